@@ -1,0 +1,53 @@
+// Names of things, each its own type so that a job never passes for a user or a GPU for a node. They compare,
+// hash and print; there is no arithmetic on them.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace aliquot {
+
+template <class Tag, class Rep>
+class Id {
+ public:
+  constexpr Id() = default;
+  constexpr explicit Id(Rep value) : value_(std::move(value)) {}
+
+  [[nodiscard]] constexpr const Rep& value() const { return value_; }
+
+  friend constexpr auto operator<=>(const Id&, const Id&) = default;
+
+ private:
+  Rep value_{};
+};
+
+using JobId = Id<struct JobIdTag, std::int64_t>;
+// The kernel's user id.
+using Uid = Id<struct UidTag, std::uint32_t>;
+// The device's UUID as the driver prints it: `GPU-…` or `MIG-…`.
+using GpuId = Id<struct GpuIdTag, std::string>;
+// The host name as the engine knows it.
+using NodeId = Id<struct NodeIdTag, std::string>;
+
+}  // namespace aliquot
+
+template <class Tag, class Rep>
+struct std::hash<aliquot::Id<Tag, Rep>> {
+  std::size_t operator()(const aliquot::Id<Tag, Rep>& id) const noexcept {
+    return std::hash<Rep>{}(id.value());
+  }
+};
+
+template <class Tag, class Rep>
+struct fmt::formatter<aliquot::Id<Tag, Rep>> : fmt::formatter<Rep> {
+  auto format(const aliquot::Id<Tag, Rep>& id, fmt::format_context& context) const {
+    return formatter<Rep>::format(id.value(), context);
+  }
+};
