@@ -1,5 +1,5 @@
-// Names of things, each its own type so that a job never passes for a user or a GPU for a node. They compare,
-// hash and print; there is no arithmetic on them.
+// Names of things, each its own type so that a job never passes for a user or a GPU for a node.
+// They compare, hash and print; there is no arithmetic on them.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
-// Errors as values. A function that can fail returns Result<T>; TRY hands a failure up to the caller.
-// A message is one line: what failed, on what, and what to do about it. Broken invariants do not
-// come here: they terminate.
+// Errors as values. A function that can fail returns Result<T>; TRY hands a failure up to the
+// caller. A message is one line: what failed, on what, and what to do about it. Broken invariants
+// do not come here: they terminate.
 #pragma once
 
 #include <fmt/format.h>
@@ -91,13 +91,13 @@ struct fmt::formatter<aliquot::Error> : fmt::formatter<std::string_view> {
 // The counter keeps nested uses from shadowing each other.
 #define TRY(...) ALIQUOT_TRY_COUNTED(__COUNTER__, __VA_ARGS__)
 #define ALIQUOT_TRY_COUNTED(counter, ...) ALIQUOT_TRY_NAMED(counter, __VA_ARGS__)
-#define ALIQUOT_TRY_NAMED(counter, ...)                                                      \
-  __extension__({                                                                            \
-    auto&& try_result_##counter = (__VA_ARGS__);                                             \
-    if (!try_result_##counter.has_value()) {                                                 \
-      return ::tl::make_unexpected(                                                          \
-          std::forward<decltype(try_result_##counter)>(try_result_##counter).error());       \
-    }                                                                                        \
-    ::aliquot::detail::take_value(                                                           \
-        std::forward<decltype(try_result_##counter)>(try_result_##counter));                 \
+#define ALIQUOT_TRY_NAMED(counter, ...)                                                \
+  __extension__({                                                                      \
+    auto&& try_result_##counter = (__VA_ARGS__);                                       \
+    if (!try_result_##counter.has_value()) {                                           \
+      return ::tl::make_unexpected(                                                    \
+          std::forward<decltype(try_result_##counter)>(try_result_##counter).error()); \
+    }                                                                                  \
+    ::aliquot::detail::take_value(                                                     \
+        std::forward<decltype(try_result_##counter)>(try_result_##counter));           \
   })

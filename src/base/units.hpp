@@ -1,6 +1,7 @@
-// Quantities that must not be confused: bytes, compute, CPU. Each is one 64-bit integer with the arithmetic that
-// makes sense for it and nothing else. Sums of quantities we hold cannot overflow unless an invariant is
-// broken, so the operators terminate on overflow; text from outside goes through checked_add and checked_mul.
+// Quantities that must not be confused: bytes, compute, CPU. Each is one 64-bit integer with the
+// arithmetic that makes sense for it and nothing else. Sums of quantities we hold cannot overflow
+// unless an invariant is broken, so the operators terminate on overflow; text from outside goes
+// through checked_add and checked_mul.
 #pragma once
 
 #include <fmt/format.h>
@@ -71,8 +72,8 @@ constexpr Bytes kib(std::int64_t n) { return Bytes(1) * n * 1024; }
 constexpr Bytes mib(std::int64_t n) { return kib(n) * 1024; }
 constexpr Bytes gib(std::int64_t n) { return mib(n) * 1024; }
 
-// amount * numerator / denominator without overflow on the way, rounded down or up: "in proportion".
-// numerator >= 0, denominator > 0, amount >= 0.
+// amount * numerator / denominator without overflow on the way, rounded down or up: "in
+// proportion". numerator >= 0, denominator > 0, amount >= 0.
 template <class Tag>
 constexpr Quantity<Tag> scale_down(Quantity<Tag> amount, std::int64_t numerator,
                                    std::int64_t denominator) {

@@ -1,0 +1,46 @@
+# The front door. The work is done by CMake (CMakePresets.json) and by the scripts in tools/.
+JOBS ?= $(shell nproc)
+export JOBS
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test bench fuzz tidy format clean deps-build deps-test deps-all
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+build: deps-build ## build the release in build/release
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release -j $(JOBS)
+
+run: build ## install what is missing, build, and run the main job
+	@tools/run
+
+test: deps-all ## install what is missing, build everything, run every test
+	@tools/run-tests
+
+bench: deps-test build ## run the benchmarks of the release build
+	@tools/bench
+
+fuzz: deps-test ## run every fuzzer for FUZZ_SECONDS (default 60)
+	@cmake --preset fuzz -DALIQUOT_FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) >/dev/null
+	@cmake --build --preset fuzz -j $(JOBS)
+	@ctest --preset fuzz -j $(JOBS)
+
+tidy: deps-all ## clang-tidy over every source, warnings as errors
+	@cmake --preset tidy >/dev/null
+	@cmake --build --preset tidy -j $(JOBS)
+
+format: deps-all ## format every source in place
+	@tools/format
+
+clean: ## remove everything that was built
+	@rm -rf build
+
+deps-build:
+	@tools/install-deps build
+
+deps-test:
+	@tools/install-deps build test
+
+deps-all:
+	@tools/install-deps build test lint

@@ -1,0 +1,65 @@
+# The last line of `make test` is what people and machines believe: it must never be better than the truth.
+# A stand-in for cmake and ctest plays the runs.
+
+setup() {
+  root=$BATS_TEST_TMPDIR
+  mkdir -p "$root/tools" "$root/bin"
+  cp "$BATS_TEST_DIRNAME/../../tools/run-tests" "$root/tools/"
+  printf '#!/bin/sh\nexit 0\n' >"$root/bin/cmake"
+  chmod +x "$root/bin/cmake"
+  PATH=$root/bin:$PATH
+}
+
+ctest_reports() { # attributes of <testsuite>, exit status
+  cat >"$root/bin/ctest" <<SCRIPT
+#!/bin/bash
+while [ \$# -gt 0 ]; do [ "\$1" = --output-junit ] && report=\$2; shift; done
+printf '<?xml version="1.0"?>\n<testsuite name="x"\n\t%s\n>\n</testsuite>\n' '$1' >"\$report"
+exit $2
+SCRIPT
+  chmod +x "$root/bin/ctest"
+}
+
+ends_with() { # status, last line
+  run "$root/tools/run-tests" dev release
+  echo "$output"
+  [ "$status" -eq "$1" ]
+  [ "${lines[-1]}" = "$2" ]
+}
+
+@test "figures of all presets are added" {
+  ctest_reports 'tests="5" failures="0" disabled="0" skipped="0"' 0
+  ends_with 0 "10 passed, 0 failed"
+}
+
+@test "skipped tests are not passed ones" {
+  ctest_reports 'tests="5" failures="0" disabled="1" skipped="2"' 0
+  ends_with 0 "4 passed, 0 failed, 6 skipped"
+}
+
+@test "a failure fails" {
+  ctest_reports 'tests="5" failures="1" disabled="0" skipped="0"' 8
+  ends_with 1 "8 passed, 2 failed"
+}
+
+@test "no tests fail" {
+  ctest_reports 'tests="0" failures="0" disabled="0" skipped="0"' 0
+  ends_with 1 "0 passed, 2 failed"
+}
+
+@test "a ctest that ends badly without a failed test fails" {
+  ctest_reports 'tests="5" failures="0" disabled="0" skipped="0"' 139
+  ends_with 1 "10 passed, 2 failed"
+}
+
+@test "a ctest that leaves no report fails" {
+  printf '#!/bin/sh\nexit 0\n' >"$root/bin/ctest"
+  chmod +x "$root/bin/ctest"
+  ends_with 1 "0 passed, 2 failed"
+}
+
+@test "a build that fails fails" {
+  ctest_reports 'tests="5" failures="0" disabled="0" skipped="0"' 0
+  printf '#!/bin/sh\n[ "$1" != --build ]\n' >"$root/bin/cmake"
+  ends_with 1 "0 passed, 2 failed"
+}
