@@ -1,0 +1,90 @@
+#include "base/text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <iterator>
+#include <limits>
+
+namespace aliquot {
+namespace {
+
+constexpr char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+}  // namespace
+
+bool is_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+}
+
+std::optional<std::int64_t> parse_digits(std::string_view text) {
+  if (!is_digits(text)) return std::nullopt;
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{}) return std::nullopt;
+  return value;
+}
+
+std::optional<std::int64_t> parse_decimal(std::string_view text, std::int64_t denominator) {
+  constexpr std::size_t kMaxDecimals = 9;
+  const auto dot = text.find('.');
+  const auto decimals = dot == text.npos ? "0" : text.substr(dot + 1);
+  const auto whole = parse_digits(text.substr(0, dot));
+  const auto fraction = parse_digits(decimals);
+  if (!whole || !fraction || decimals.size() > kMaxDecimals) return std::nullopt;
+
+  std::int64_t ten_power = 1;
+  for (std::size_t i = 0; i < decimals.size(); ++i) ten_power *= 10;
+  __extension__ using Wide = __int128;
+  const auto part = static_cast<Wide>(*fraction) * denominator / ten_power;
+  const auto value = static_cast<Wide>(*whole) * denominator + part;
+  if (value > std::numeric_limits<std::int64_t>::max()) return std::nullopt;
+  return static_cast<std::int64_t>(value);
+}
+
+std::string to_lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(), lower);
+  return result;
+}
+
+bool equals_ignoring_case(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return lower(x) == lower(y); });
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const auto end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::string quote(std::string_view text) {
+  constexpr std::size_t kMaxShown = 60;
+  auto shown = text.substr(0, kMaxShown);
+  if (shown.size() < text.size()) {
+    // Not in the middle of a UTF-8 character.
+    while (!shown.empty() && (static_cast<unsigned char>(text[shown.size()]) & 0xC0U) == 0x80U) {
+      shown.remove_suffix(1);
+    }
+  }
+  std::string result = "'";
+  for (const char c : shown) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      fmt::format_to(std::back_inserter(result), "\\x{:02x}", byte);
+    } else {
+      result += c;
+    }
+  }
+  if (shown.size() < text.size()) result += "…";
+  return result += '\'';
+}
+
+}  // namespace aliquot

@@ -1,0 +1,32 @@
+// The small change of reading text: numbers, letters' case, and quoting a user's text in a message.
+// All of it is independent of the locale.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace aliquot {
+
+// At least one digit and nothing else.
+bool is_digits(std::string_view text);
+
+// Digits only: no sign, no blanks. Nothing if it is anything else or does not fit.
+std::optional<std::int64_t> parse_digits(std::string_view text);
+
+// `12`, `12.5` as a whole number of 1/denominator, rounded down; denominator <= 2^40. Nothing
+// for anything else, for more than nine decimals, or where it does not fit.
+std::optional<std::int64_t> parse_decimal(std::string_view text, std::int64_t denominator);
+
+std::string to_lower(std::string_view text);
+bool equals_ignoring_case(std::string_view a, std::string_view b);
+
+// `a,b,,c` is four parts; the empty text is one empty part.
+std::vector<std::string_view> split(std::string_view text, char separator);
+
+// The text in single quotes, on one line and of sane length, whatever it holds: for error messages.
+std::string quote(std::string_view text);
+
+}  // namespace aliquot
