@@ -26,7 +26,7 @@ fuzz: deps-test ## run every fuzzer for FUZZ_SECONDS (default 60)
 	@cmake --build --preset fuzz -j $(JOBS)
 	@ctest --preset fuzz -j $(JOBS)
 
-tidy: deps-all ## clang-tidy over every source, warnings as errors
+tidy: deps-all ## clang-tidy over the sources, warnings as errors
 	@cmake --preset tidy >/dev/null
 	@cmake --build --preset tidy -j $(JOBS)
 

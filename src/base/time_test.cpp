@@ -29,7 +29,7 @@ TEST(ClockDeathTest, ManualNeverGoesBack) { EXPECT_DEATH(ManualClock().advance(M
 TEST(Clock, SystemIsInThisCenturyAndDoesNotGoBack) {
   const SystemClock system;
   const Clock& clock = system;
-  EXPECT_GT(clock.wall(), WallTime(days(365 * 50)));
+  EXPECT_GT(clock.wall(), WallTime(days(50 * std::int64_t{365})));
   const auto before = clock.mono();
   EXPECT_GE(clock.mono(), before);
 }
