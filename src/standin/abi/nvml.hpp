@@ -1,0 +1,69 @@
+// Our own declarations of the part of the NVML ABI that the stand-in implements. Types and numbers
+// only.
+#pragma once
+
+#include <cstdint>
+
+namespace aliquot::standin {
+
+using nvmlReturn = int;
+inline constexpr nvmlReturn kNvmlSuccess = 0;
+inline constexpr nvmlReturn kNvmlUninitialized = 1;
+inline constexpr nvmlReturn kNvmlInvalidArgument = 2;
+inline constexpr nvmlReturn kNvmlNotSupported = 3;
+inline constexpr nvmlReturn kNvmlNoPermission = 4;
+inline constexpr nvmlReturn kNvmlNotFound = 6;
+inline constexpr nvmlReturn kNvmlInsufficientSize = 7;
+inline constexpr nvmlReturn kNvmlDriverNotLoaded = 9;
+inline constexpr nvmlReturn kNvmlTimeout = 10;
+inline constexpr nvmlReturn kNvmlGpuLost = 15;
+inline constexpr nvmlReturn kNvmlVersionMismatch = 25;
+
+struct NvmlDevice;
+using nvmlDevice = NvmlDevice*;
+struct NvmlEventSet;
+using nvmlEventSet = NvmlEventSet*;
+
+inline constexpr unsigned kNvmlNoInstance = 0xFFFFFFFF;
+inline constexpr unsigned long long kNvmlEventXid = 0x8;
+
+struct nvmlMemory {
+  unsigned long long total, free, used;
+};
+struct nvmlMemory_v2 {
+  unsigned version;
+  unsigned long long total, reserved, free, used;
+};
+struct nvmlUtilization {
+  unsigned gpu, memory;
+};
+struct nvmlPciInfo {
+  char busIdLegacy[16];
+  unsigned domain, bus, device, pciDeviceId, pciSubSystemId;
+  char busId[32];
+};
+struct nvmlPciInfo_v2 {
+  char busId[16];
+  unsigned domain, bus, device, pciDeviceId, pciSubSystemId, reserved[4];
+};
+struct nvmlProcessInfo_v1 {
+  unsigned pid;
+  unsigned long long usedGpuMemory;
+};
+struct nvmlProcessInfo {  // v2 and v3
+  unsigned pid;
+  unsigned long long usedGpuMemory;
+  unsigned gpuInstanceId, computeInstanceId;
+};
+struct nvmlProcessUtilizationSample {
+  unsigned pid;
+  unsigned long long timeStamp;
+  unsigned smUtil, memUtil, encUtil, decUtil;
+};
+struct nvmlEventData {
+  nvmlDevice device;
+  unsigned long long eventType, eventData;
+  unsigned gpuInstanceId, computeInstanceId;
+};
+
+}  // namespace aliquot::standin

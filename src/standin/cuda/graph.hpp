@@ -1,0 +1,47 @@
+// Graphs: operations in the order they were added, which always respects their dependencies. Built
+// by hand or captured from a stream; a launch enqueues them one by one. Memory nodes draw on a pool
+// per GPU that only cuDeviceGraphMemTrim gives back.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "standin/cuda/stream.hpp"
+
+namespace aliquot::standin {
+
+enum class NodeType : int {
+  kernel = 0,
+  memcpy = 1,
+  memset = 2,
+  host = 3,
+  graph = 4,
+  empty = 5,
+  allocate = 10,
+  free = 11
+};
+
+struct GraphNode {
+  NodeType type;
+  Operation operation;
+  CUdeviceptr address = 0;  // of memory nodes
+  std::size_t size = 0;
+  unsigned gpu = 0;
+};
+
+struct Graph {
+  std::vector<std::unique_ptr<GraphNode>> nodes;
+};
+
+struct GraphExec {
+  std::vector<GraphNode> nodes;
+};
+
+CUresult capture_operation(Stream* stream, Operation operation);
+CUresult capture_allocate(Stream* stream, std::size_t size, CUdeviceptr* out);
+CUresult capture_free(Stream* stream, CUdeviceptr address);
+void capture_abandon(Stream* stream);
+// A free outside the graph of what a graph allocated.
+void graph_memory_free(unsigned gpu, std::size_t size);
+
+}  // namespace aliquot::standin

@@ -1,0 +1,14 @@
+// An answer for every NVML function that is not implemented: each name of exports.def is defined
+// here weakly, and the linker prefers the definition in another file where there is one.
+#include "standin/abi/nvml.hpp"
+
+namespace aliquot::standin {
+
+#define X(symbol)                                                               \
+  extern "C" __attribute__((weak, visibility("default"))) nvmlReturn symbol() { \
+    return kNvmlNotSupported;                                                   \
+  }
+#include "standin/nvml/exports.def"
+#undef X
+
+}  // namespace aliquot::standin

@@ -1,0 +1,364 @@
+#include "standin/state/state.hpp"
+
+#include <fcntl.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+#include "standin/state/compute_model.hpp"
+
+namespace aliquot::standin {
+namespace {
+
+constexpr char kDefaultMachine[] = "h200:1";
+
+struct Settings {
+  std::string path;
+  std::string machine;  // empty: whatever is there
+  double speed = 1;
+  bool shared = false;  // open to every user
+  bool own_default = false;
+};
+
+Settings read_settings() {
+  Settings s;
+  if (const char* path = std::getenv("ALIQUOT_STANDIN_STATE"); path != nullptr && *path != '\0') {
+    s.path = path;
+  } else {
+    s.path = "/dev/shm/aliquot-standin-" + std::to_string(geteuid());
+    s.own_default = true;
+  }
+  if (const char* machine = std::getenv("ALIQUOT_STANDIN")) s.machine = machine;
+  if (const char* speed = std::getenv("ALIQUOT_STANDIN_SPEED"))
+    s.speed = std::strtod(speed, nullptr);
+  if (!(s.speed > 0)) s.speed = 1;
+  const char* shared = std::getenv("ALIQUOT_STANDIN_SHARED");
+  s.shared = shared != nullptr && std::strcmp(shared, "1") == 0 && !s.own_default;
+  return s;
+}
+
+void set_machine(Layout& layout, const std::vector<const GpuModel*>& gpus,
+                 const Settings& settings) {
+  const std::string& text = settings.machine;
+  std::memset(layout.processes, 0, sizeof layout.processes);
+  std::memset(layout.gpus, 0, sizeof layout.gpus);
+  std::snprintf(layout.machine, sizeof layout.machine, "%s", text.c_str());
+  layout.speed = settings.speed;
+  layout.gpu_count = static_cast<std::uint32_t>(gpus.size());
+  for (unsigned i = 0; i < gpus.size(); ++i) {
+    Gpu& gpu = layout.gpus[i];
+    gpu.model = static_cast<std::uint32_t>(index_of(*gpus[i]));
+    const auto uuid = uuid_bytes(*gpus[i], i);
+    std::copy(uuid.begin(), uuid.end(), gpu.uuid);
+    gpu.temperature = 38;
+  }
+}
+
+void init_mutex(pthread_mutex_t& mutex) {
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  pthread_mutex_init(&mutex, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+}
+
+// Makes the file under another name and links it into place, so that nobody ever sees half of one.
+bool create_file(const Settings& settings, std::string* why) {
+  Settings wanted = settings;
+  if (wanted.machine.empty()) wanted.machine = kDefaultMachine;
+  const auto gpus = parse_machine(wanted.machine, why);
+  if (!gpus) return false;
+
+  const std::string temporary =
+      settings.path + "." + std::to_string(getpid()) + "." + std::to_string(own_image() & 0xFFFF);
+  const int fd =
+      ::open(temporary.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) {
+    *why = temporary + ": " + std::strerror(errno);
+    return false;
+  }
+  bool made = ftruncate(fd, sizeof(Layout)) == 0 && fchmod(fd, settings.shared ? 0666 : 0600) == 0;
+  void* memory =
+      made ? mmap(nullptr, sizeof(Layout), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+  made = memory != MAP_FAILED;
+  if (made) {
+    auto* layout = static_cast<Layout*>(memory);
+    set_machine(*layout, *gpus, wanted);
+    init_mutex(layout->mutex);
+    layout->version = kLayoutVersion;
+    layout->magic = kLayoutMagic;
+    munmap(memory, sizeof(Layout));
+    made = link(temporary.c_str(), settings.path.c_str()) == 0 || errno == EEXIST;
+  }
+  if (!made) *why = settings.path + ": " + std::strerror(errno);
+  unlink(temporary.c_str());
+  close(fd);
+  return made;
+}
+
+bool trustworthy(int fd, const Settings& settings, std::string* why) {
+  struct stat info {};
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    *why = settings.path + ": not a regular file";
+    return false;
+  }
+  if (settings.own_default && info.st_uid != geteuid()) {
+    *why = settings.path + ": belongs to another user";
+    return false;
+  }
+  if (info.st_size != static_cast<off_t>(sizeof(Layout))) {
+    *why = settings.path + ": not a stand-in state of this version; remove it";
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::unique_ptr<State> State::open(std::string* why) {
+  const Settings settings = read_settings();
+  int fd = -1;
+  for (int attempt = 0; attempt < 3 && fd < 0; ++attempt) {
+    fd = ::open(settings.path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno == ENOENT && !create_file(settings, why)) return nullptr;
+  }
+  if (fd < 0) {
+    *why = settings.path + ": " + std::strerror(errno);
+    return nullptr;
+  }
+  void* memory = MAP_FAILED;
+  if (trustworthy(fd, settings, why)) {
+    memory = mmap(nullptr, sizeof(Layout), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) *why = settings.path + ": " + std::strerror(errno);
+  }
+  if (memory == MAP_FAILED) {
+    close(fd);
+    return nullptr;
+  }
+  std::unique_ptr<State> state(new State(static_cast<Layout*>(memory), fd, settings.path));
+  if (state->layout_->magic != kLayoutMagic || state->layout_->version != kLayoutVersion) {
+    *why = settings.path + ": not a stand-in state of this version; remove it";
+    return nullptr;
+  }
+
+  const Guard guard(*state);
+  if (!settings.machine.empty() && settings.machine != state->layout_->machine) {
+    state->reap();
+    const auto& processes = state->layout_->processes;
+    const bool idle = std::all_of(std::begin(processes), std::end(processes),
+                                  [](const Process& p) { return p.kind == Kind::free; });
+    const auto gpus = parse_machine(settings.machine, why);
+    if (!gpus) return nullptr;
+    if (idle) {
+      set_machine(*state->layout_, *gpus, settings);
+    } else {
+      std::fprintf(stderr,
+                   "aliquot-standin: %s is in use with ALIQUOT_STANDIN=%s; '%s' is not applied\n",
+                   settings.path.c_str(), state->layout_->machine, settings.machine.c_str());
+    }
+  }
+  return state;
+}
+
+State::Guard::Guard(State& state, bool patient) : state_(&state), held_(true) {
+  pthread_mutex_t* mutex = &state.layout_->mutex;
+  int result = 0;
+  if (patient) {
+    result = pthread_mutex_lock(mutex);
+  } else {
+    // A process that was stopped while it held the lock must not stop those who only look.
+    timespec until{};
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 300'000'000;
+    if (until.tv_nsec >= 1'000'000'000) {
+      until.tv_nsec -= 1'000'000'000;
+      ++until.tv_sec;
+    }
+    result = pthread_mutex_timedlock(mutex, &until);
+    held_ = result != ETIMEDOUT;
+  }
+  if (result == EOWNERDEAD) pthread_mutex_consistent(mutex);
+}
+
+State::Guard::~Guard() {
+  if (held_) pthread_mutex_unlock(&state_->layout_->mutex);
+}
+
+double State::now() const {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec)) * layout_->speed;
+}
+
+std::string State::identity() const {
+  struct stat info {};
+  fstat(fd_, &info);
+  return std::to_string(info.st_dev) + "." + std::to_string(info.st_ino);
+}
+
+int State::enlist(Kind kind) {
+  const Guard guard(*this);
+  reap();
+  for (int slot = 0; slot < static_cast<int>(kMaxProcesses); ++slot) {
+    Process& p = process(slot);
+    if (p.kind != Kind::free) continue;
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    lock.l_start = slot;
+    lock.l_len = 1;
+    if (fcntl(fd_, F_SETLK, &lock) != 0) continue;
+    const std::uint32_t generation = p.generation + 1;
+    p = Process{};
+    p.generation = generation;
+    p.pid = getpid();
+    p.start_time = own_start_time();
+    p.image = own_image();
+    p.uid = geteuid();
+    p.server = -1;
+    p.cap = 1;
+    char name[sizeof p.name] = {};
+    if (const int fd = ::open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC); fd >= 0) {
+      if (read(fd, name, sizeof name - 1) < 0) name[0] = '\0';
+      close(fd);
+    }
+    std::memcpy(p.name, name, sizeof name);
+    p.kind = kind;
+    return slot;
+  }
+  return -1;
+}
+
+void State::retire(int slot) {
+  Process& p = process(slot);
+  for (unsigned g = 0; g < gpu_count(); ++g) {
+    advance(gpu(g).compute, now());
+    drop_client(gpu(g).compute, slot);
+  }
+  for (std::uint32_t n = 0; n < p.shared_files; ++n) unlink(shared_file(slot, n).c_str());
+  const std::uint32_t generation = p.generation + 1;
+  p = Process{};
+  p.generation = generation;
+}
+
+std::string State::shared_file(int slot, std::uint32_t number) const {
+  return path_ + ".mem." + std::to_string(slot) + "." + std::to_string(number);
+}
+
+bool State::alive(int slot) {
+  const Process& p = process(slot);
+  if (p.kind == Kind::free) return false;
+  // A process never conflicts with its own lock: ask whether it is still the same program.
+  if (p.pid == getpid() && p.start_time == own_start_time()) return p.image == own_image();
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = slot;
+  lock.l_len = 1;
+  return fcntl(fd_, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+void State::reap() {
+  for (int slot = 0; slot < static_cast<int>(kMaxProcesses); ++slot)
+    if (process(slot).kind != Kind::free && !alive(slot)) retire(slot);
+}
+
+int State::find_pid(int pid) {
+  for (int slot = 0; slot < static_cast<int>(kMaxProcesses); ++slot)
+    if (process(slot).kind != Kind::free && process(slot).pid == pid) return slot;
+  return -1;
+}
+
+std::uint64_t State::used(unsigned gpu) {
+  std::uint64_t sum = 0;
+  for (const Process& p : layout_->processes)
+    if (p.kind != Kind::free) sum += p.bytes[gpu];
+  return sum;
+}
+
+std::uint64_t State::free(unsigned gpu) {
+  const std::uint64_t usable = model(gpu).usable();
+  return usable - std::min(usable, used(gpu));
+}
+
+std::uint64_t State::free_for(int slot, unsigned gpu) {
+  const Process& p = process(slot);
+  const std::uint64_t whole = free(gpu);
+  if (p.limit[gpu] == 0) return whole;
+  return std::min(whole, p.limit[gpu] - std::min(p.limit[gpu], p.bytes[gpu]));
+}
+
+bool State::charge(int slot, unsigned gpu, std::uint64_t bytes) {
+  if (bytes > free_for(slot, gpu)) {
+    reap();
+    if (bytes > free_for(slot, gpu)) return false;
+  }
+  process(slot).bytes[gpu] += bytes;
+  return true;
+}
+
+void State::refund(int slot, unsigned gpu, std::uint64_t bytes) {
+  std::uint64_t& held = process(slot).bytes[gpu];
+  held -= std::min(held, bytes);
+}
+
+void State::fault(int slot, int error) {
+  const Process& origin = process(slot);
+  for (int other = 0; other < static_cast<int>(kMaxProcesses); ++other) {
+    Process& p = process(other);
+    const bool same_server = origin.kind == Kind::client && p.kind == Kind::client &&
+                             p.server == origin.server &&
+                             p.server_generation == origin.server_generation;
+    if (other != slot && !same_server) continue;
+    p.fault = error;
+    for (unsigned g = 0; g < gpu_count(); ++g) {
+      GpuCompute& compute = gpu(g).compute;
+      advance(compute, now());
+      for (unsigned i = 0; i < compute.high_lane; ++i)
+        if (compute.lanes[i].client == other) compute.lanes[i].done = compute.lanes[i].submitted;
+    }
+  }
+}
+
+std::uint64_t own_start_time() {
+  static const auto read_it = [] {
+    std::uint64_t ticks = 0;
+    std::FILE* file = std::fopen("/proc/self/stat", "re");
+    if (file == nullptr) return ticks;
+    char line[1024] = {};
+    const bool ok = std::fgets(line, sizeof line, file) != nullptr;
+    std::fclose(file);
+    // The name may hold anything: fields are counted from the last parenthesis. Start time is the
+    // 22nd.
+    const char* rest = ok ? std::strrchr(line, ')') : nullptr;
+    for (int field = 2; rest != nullptr && field < 22; ++field) rest = std::strchr(rest + 1, ' ');
+    if (rest != nullptr) ticks = std::strtoull(rest, nullptr, 10);
+    return ticks;
+  };
+  static thread_local int for_pid = 0;
+  static thread_local std::uint64_t ticks = 0;
+  if (for_pid != getpid()) {
+    ticks = read_it();
+    for_pid = getpid();
+  }
+  return ticks;
+}
+
+std::uint64_t own_image() {
+  std::uint64_t image = 1;
+  const auto address = getauxval(AT_RANDOM);
+  if (address != 0) std::memcpy(&image, reinterpret_cast<const void*>(address), sizeof image);
+  // The kernel's random bytes are also the stack guard: never publish them as they are.
+  return (image ^ (image >> 32)) * 0x9E3779B97F4A7C15ULL >> 16;
+}
+
+}  // namespace aliquot::standin

@@ -1,0 +1,86 @@
+// The simulated machine: a file mapped by every process that uses the stand-in. Finds or makes it
+// from the environment, serialises access with a robust process-shared mutex, and gives back what
+// dead processes held. Each process that uses a GPU owns a slot and a record lock on the byte of
+// that number: the kernel drops the lock when the process ends or execs, in whatever way, so that
+// death is seen at once, zombies included.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "standin/model/gpu_model.hpp"
+#include "standin/state/layout.hpp"
+
+namespace aliquot::standin {
+
+class State {
+ public:
+  // The machine of ALIQUOT_STANDIN_STATE and ALIQUOT_STANDIN (docs/standin.md). Null and a reason
+  // when there is none to be had.
+  [[nodiscard]] static std::unique_ptr<State> open(std::string* why);
+
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  // Never unmaps or closes: closing any descriptor of the file would drop the record lock of the
+  // process.
+  ~State() = default;
+
+  // Held while the state is read or changed.
+  class Guard {
+   public:
+    explicit Guard(State& state, bool patient = true);
+    ~Guard();
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    State* state_;
+    bool held_;
+  };
+
+  [[nodiscard]] Layout& data() { return *layout_; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] unsigned gpu_count() const { return layout_->gpu_count; }
+  [[nodiscard]] Gpu& gpu(unsigned index) { return layout_->gpus[index]; }
+  [[nodiscard]] const GpuModel& model(unsigned index) const {
+    return model_at(layout_->gpus[index].model);
+  }
+  [[nodiscard]] Process& process(int slot) { return layout_->processes[slot]; }
+  [[nodiscard]] double now() const;  // simulated nanoseconds
+  // Identifies the machine between processes, whatever path each of them names it by.
+  [[nodiscard]] std::string identity() const;
+
+  // The content of memory that a process shares with others.
+  [[nodiscard]] std::string shared_file(int slot, std::uint32_t number) const;
+
+  // Takes a slot for this process, or -1 when all are taken. The rest needs the Guard held.
+  [[nodiscard]] int enlist(Kind kind);
+  void retire(int slot);
+  void reap();
+  [[nodiscard]] bool alive(int slot);
+  [[nodiscard]] int find_pid(int pid);
+  [[nodiscard]] std::uint64_t used(unsigned gpu);  // by processes
+  [[nodiscard]] std::uint64_t free(unsigned gpu);
+  // Free as the process sees it: never more than its own MPS limit leaves.
+  [[nodiscard]] std::uint64_t free_for(int slot, unsigned gpu);
+  // All or nothing; dead processes are reaped before it says no.
+  [[nodiscard]] bool charge(int slot, unsigned gpu, std::uint64_t bytes);
+  void refund(int slot, unsigned gpu, std::uint64_t bytes);
+  // Ends the work of the process and, if it is a client, of every client of its server.
+  void fault(int slot, int error);
+
+ private:
+  State(Layout* layout, int fd, std::string path)
+      : layout_(layout), fd_(fd), path_(std::move(path)) {}
+
+  Layout* layout_;
+  int fd_;
+  std::string path_;
+};
+
+// "pid and start time" of this process, and a number that differs after every exec.
+[[nodiscard]] std::uint64_t own_start_time();
+[[nodiscard]] std::uint64_t own_image();
+
+}  // namespace aliquot::standin
