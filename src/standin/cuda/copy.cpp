@@ -56,7 +56,7 @@ CUresult fill(CUdeviceptr to, std::size_t pitch, unsigned value, std::size_t ele
   operation.effect = [=] {
     bool bad = false;
     std::byte* bytes = memory_bytes(to, size, &bad);
-    if (bytes == nullptr) return;
+    if (bytes == nullptr || (value == 0 && memory_forget(to, size))) return;
     for (std::size_t y = 0; y < height; ++y)
       for (std::size_t x = 0; x < row; x += element)
         std::memcpy(bytes + y * pitch + x, &value, element);

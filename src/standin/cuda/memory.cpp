@@ -187,6 +187,15 @@ void memory_touch(CUdeviceptr address, std::size_t size) {
     block->resident = wanted;
 }
 
+bool memory_forget(CUdeviceptr address, std::size_t size) {
+  const std::lock_guard lock(Driver::instance().mutex);
+  const Block* block = memory_find(address);
+  if (block == nullptr || block->kind != BlockKind::managed || block->base != address ||
+      block->size != size)
+    return false;
+  return madvise(reinterpret_cast<void*>(block->base), block->size, MADV_DONTNEED) == 0;
+}
+
 Block* memory_share(CUdeviceptr address, const char* path) {
   const std::lock_guard lock(Driver::instance().mutex);
   Block* block = memory_find(address);

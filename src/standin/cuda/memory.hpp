@@ -56,6 +56,10 @@ void memory_release_context(Context* context);
 // Managed memory becomes resident, and is charged, when the GPU touches it.
 void memory_touch(CUdeviceptr address, std::size_t size);
 
+// Zeroes all of a managed block by giving its pages back, so that programs that clear gigabytes
+// take no host memory for it. False when the range is not one.
+bool memory_forget(CUdeviceptr address, std::size_t size);
+
 // Makes a device block shareable between processes in place; null when it cannot be.
 [[nodiscard]] Block* memory_share(CUdeviceptr address, const char* path);
 

@@ -32,7 +32,8 @@ std::uint64_t fnv1a(std::string_view text, std::uint64_t hash) {
     hash ^= static_cast<unsigned char>(c);
     hash *= 0x100000001B3ULL;
   }
-  return hash;
+  hash = (hash ^ (hash >> 31)) * 0x9E3779B97F4A7C15ULL;
+  return hash ^ (hash >> 29);
 }
 
 }  // namespace
