@@ -1,0 +1,167 @@
+// The nodes and what is free on them now. Cluster is where amounts are added and subtracted, and it
+// refuses whatever would break an invariant: no GPU over its memory or its compute limit, a whole
+// GPU never together with a share, no node over its CPUs or memory. It knows no jobs: Ledger does.
+//
+// A copy is a snapshot to try things on. Every change is logged by node, so that whoever caches
+// something per node (Index) looks only at what changed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "core/device.hpp"
+#include "core/request.hpp"
+
+namespace aliquot::core {
+
+// Positions in the cluster, in the order in which the nodes were given.
+using NodeIndex = std::uint32_t;
+using GpuIndex = std::uint32_t;
+
+// What monitoring saw on one GPU.
+struct GpuSample {
+  Compute utilisation;   // time with a kernel running, of kWholeGpu
+  Bytes foreign_memory;  // held by processes that no job of ours owns
+  MonoTime taken;
+  friend bool operator==(const GpuSample&, const GpuSample&) = default;
+};
+
+struct GpuState {
+  Bytes memory_free;
+  Compute compute_free;
+  std::uint32_t jobs = 0;
+  bool whole = false;  // held by one job alone
+  bool usable = true;  // healthy enough for new jobs
+  bool stale = false;  // the sample is too old: counts as busy
+  bool sampled = false;
+  Bytes foreign_memory = Bytes(0);
+  Compute utilisation = Compute(0);  // kWholeGpu while stale
+  MonoTime taken = {};
+
+  // What a new share may take: what no job holds and no foreign process sits on.
+  [[nodiscard]] Bytes memory_available() const {
+    return memory_free > foreign_memory ? memory_free - foreign_memory : Bytes(0);
+  }
+};
+
+struct NodeState {
+  CpuMilli cpus_free;
+  Bytes memory_free;
+  std::uint32_t jobs = 0;
+  // Running jobs by how many whole GPUs they hold here; [0] are the jobs with shares. The last
+  // entry counts all larger ones.
+  std::array<std::uint16_t, 17> jobs_by_gpus = {};
+};
+
+// What a job takes on one GPU of its node.
+struct GpuUse {
+  GpuIndex gpu = 0;
+  Portion portion;
+  bool whole = false;
+  friend bool operator==(const GpuUse&, const GpuUse&) = default;
+};
+
+// What a job takes on its node.
+struct Use {
+  NodeIndex node = 0;
+  CpuMilli cpus;
+  Bytes memory;
+  std::vector<GpuUse> gpus;
+  friend bool operator==(const Use&, const Use&) = default;
+};
+
+// A request with its model constraint resolved against one cluster: what matching and caching need.
+struct Shape {
+  enum class Kind : std::uint8_t { no_gpu, whole, share };
+  Kind kind = Kind::no_gpu;
+  std::uint32_t count = 0;
+  std::variant<WholeGpu, Amounts, Tickets> what;
+  std::uint64_t models = 0;  // bit per model of the cluster
+  CpuMilli cpus;
+  Bytes memory;
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
+struct ShapeHash {
+  std::size_t operator()(const Shape& shape) const noexcept;
+};
+
+class Cluster {
+ public:
+  // Refuses duplicate names, negative amounts and more GPUs or models than we can number.
+  static Result<Cluster> create(std::vector<Node> nodes);
+  Result<NodeIndex> add_node(Node node);
+  Result<void> add_gpu(NodeIndex node, Gpu gpu);
+
+  [[nodiscard]] std::size_t size() const { return nodes_.size(); }
+  [[nodiscard]] const Node& node(NodeIndex node) const { return nodes_[node]; }
+  [[nodiscard]] const NodeState& state(NodeIndex node) const { return states_[node]; }
+  [[nodiscard]] std::span<const GpuState> gpus(NodeIndex node) const {
+    return {gpu_states_.data() + first_gpu_[node], nodes_[node].gpus.size()};
+  }
+  // The bit of this GPU's model in Shape::models.
+  [[nodiscard]] std::uint8_t model(NodeIndex node, GpuIndex gpu) const {
+    return gpu_models_[first_gpu_[node] + gpu];
+  }
+  [[nodiscard]] std::size_t model_count() const { return models_.size(); }
+  [[nodiscard]] std::optional<NodeIndex> find(std::string_view node) const;
+
+  // Compute that may still be granted, and that could be granted at all, over all usable GPUs.
+  [[nodiscard]] Compute compute_free() const { return compute_free_; }
+  [[nodiscard]] Compute compute_total() const { return compute_total_; }
+
+  // An unknown model is an error that names the known ones.
+  [[nodiscard]] Result<Shape> shape(const Request& request) const;
+
+  // Take or give back exactly this; on error nothing has changed.
+  Result<void> take(const Use& use);
+  Result<void> give_back(const Use& use);
+
+  Result<void> set_health(NodeIndex node, GpuIndex gpu, Health health);
+  Result<void> observe(NodeIndex node, GpuIndex gpu, const GpuSample& sample);
+  // Samples taken before `now - max_age` count as busy from now on.
+  void expire_samples(MonoTime now, Millis max_age);
+
+  // How many changes there have been.
+  [[nodiscard]] std::uint64_t version() const { return version_; }
+  // Calls visit(node) for every change since then, oldest first, perhaps twice for one node; false
+  // when they are no longer known and everything must be looked at again.
+  template <class Visitor>
+  bool visit_changes(std::uint64_t since, Visitor&& visit) const;
+
+ private:
+  Result<std::uint8_t> intern_model(const Gpu& gpu);
+  GpuState& gpu_state(NodeIndex node, GpuIndex gpu) { return gpu_states_[first_gpu_[node] + gpu]; }
+  Result<void> check_position(NodeIndex node, GpuIndex gpu) const;
+  void changed(NodeIndex node);
+
+  std::vector<Node> nodes_;
+  std::vector<NodeState> states_;
+  std::vector<std::size_t> first_gpu_;
+  std::vector<GpuState> gpu_states_;
+  std::vector<std::uint8_t> gpu_models_;
+  std::unordered_map<std::string, NodeIndex> names_;
+  std::vector<std::string> models_;  // lower case
+  std::uint64_t slice_models_ = 0;   // which of them are MIG profiles
+  Compute compute_free_;
+  Compute compute_total_;
+  std::uint64_t version_ = 0;
+  std::vector<NodeIndex> log_;  // ring: change number v is at v % size
+};
+
+template <class Visitor>
+bool Cluster::visit_changes(std::uint64_t since, Visitor&& visit) const {
+  if (version_ - since > log_.size()) return false;
+  for (std::uint64_t v = since; v < version_; ++v) visit(log_[v & (log_.size() - 1)]);
+  return true;
+}
+
+}  // namespace aliquot::core
