@@ -1,0 +1,291 @@
+// The words spoken on the daemon's socket: what clients send and what they get back, as plain
+// values. JSON and C++ have the same names; json.hpp converts. Integers everywhere: bytes, basis
+// points, milliseconds since the epoch. An absent optional is absent in JSON. Fields are only ever
+// added.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace aliquot::api {
+
+inline constexpr int kVersion = 1;
+
+struct SignalRequest {
+  int number = 0;              // e.g. SIGUSR1
+  std::int64_t before_s = 60;  // so long before the time limit
+  bool batch_only = false;     // B: the batch shell alone
+};
+
+// What sbatch, srun and salloc submit. Options that only Slurm's accounting knows are recorded, not
+// interpreted. GPU options travel as the user wrote them; core/request_parse reads them once.
+struct JobSpec {
+  std::string name;
+  std::string partition;
+  std::string account;
+  std::string qos;
+  std::string comment;
+  std::string reservation;
+  std::string licenses;
+  std::string wckey;
+  std::string mail_type;
+  std::string mail_user;
+
+  bool batch = true;                   // false: srun or salloc, the client runs the processes
+  std::string script;                  // batch: the text, frozen at submission
+  std::vector<std::string> arguments;  // of the script
+  std::string command;                 // for display: the script's path, or the command
+  std::string work_dir;
+  std::vector<std::string> environment;  // K=V, after --export
+  bool login_environment = false;        // --export=NONE, --get-user-env
+  std::optional<std::string> std_out;    // patterns, e.g. slurm-%j.out
+  std::optional<std::string> std_err;
+  std::optional<std::string> std_in;
+  bool append = false;  // --open-mode
+  std::uint32_t umask = 0022;
+  std::string submit_host;
+
+  std::optional<std::int64_t> time_limit_ms;
+  std::optional<std::int64_t> begin_ms;
+  std::optional<std::int64_t> deadline_ms;
+  bool hold = false;
+  bool requeue = true;
+  std::int64_t nice = 0;
+  std::optional<std::int64_t> priority;
+  std::string dependency;  // as written: afterok:7:8,singleton
+  bool kill_on_invalid_dependency = false;
+  std::string array;  // as written: 0-15:4%2
+  std::optional<SignalRequest> signal;
+  bool immediate = false;  // srun -I: now or never
+
+  std::int64_t nodes = 1;
+  std::optional<std::int64_t> ntasks;
+  std::optional<std::int64_t> ntasks_per_node;
+  std::optional<std::int64_t> cpus_per_task;
+  std::optional<std::int64_t> memory;  // bytes for the job; 0: all
+  std::optional<std::int64_t> memory_per_cpu;
+  std::optional<std::int64_t> memory_per_gpu;
+  bool exclusive = false;
+  std::string constraint;
+  std::optional<std::string> gres;
+  std::optional<std::string> gpus;
+  std::optional<std::string> gpus_per_node;
+  std::optional<std::string> gpus_per_task;
+  std::optional<std::string> gpu_mem;
+  std::optional<std::string> gpu_share;
+};
+
+// What a job holds of one GPU.
+struct GpuHold {
+  std::int64_t index = 0;  // on the machine, as nvidia-smi counts
+  std::string uuid;
+  std::string model;
+  std::int64_t memory = 0;
+  std::int64_t compute = 0;  // 1/10,000
+  bool whole = false;
+};
+
+struct StepInfo {
+  std::int64_t job_id = 0;
+  std::string id;  // "batch", "0", "1", …
+  std::string name;
+  std::string state;
+  std::int64_t start_ms = 0;
+  std::optional<std::int64_t> end_ms;
+  int exit_code = 0;
+  int exit_signal = 0;
+  std::int64_t ntasks = 1;
+  std::int64_t cpus = 1;
+  std::int64_t user_cpu_ms = 0;
+  std::int64_t system_cpu_ms = 0;
+  std::int64_t max_rss = 0;
+};
+
+// A job as anyone may see it. Of another user's job the script, the environment and the paths stay
+// empty.
+struct JobInfo {
+  std::int64_t id = 0;
+  std::optional<std::int64_t> array_job_id;
+  std::optional<std::int64_t> array_task_id;
+  std::string array_pending;  // "1-6%2" for the record that stands for elements not started yet
+  std::int64_t array_count = 0;
+  std::int64_t array_min = 0;
+  std::int64_t array_max = 0;
+  std::int64_t array_step = 1;
+
+  std::string name;
+  std::string user;
+  std::uint32_t uid = 0;
+  std::string group;
+  std::uint32_t gid = 0;
+  std::string account;
+  std::string partition;
+  std::string qos;
+  std::string comment;
+
+  std::string state;                          // Slurm's long name: PENDING, RUNNING, …
+  std::string reason = "None";                // Slurm's word
+  std::string reason_detail;                  // ours, a sentence
+  std::optional<std::uint32_t> cancelled_by;  // uid
+  std::int64_t priority = 0;
+  std::int64_t nice = 0;
+  std::string dependency;  // what is left of it
+  bool requeue = true;
+  std::int64_t restarts = 0;
+  bool batch = true;
+  int exit_code = 0;
+  int exit_signal = 0;
+  int derived_exit_code = 0;
+  int derived_exit_signal = 0;
+
+  std::int64_t submit_ms = 0;
+  std::int64_t eligible_ms = 0;
+  std::optional<std::int64_t> start_ms;  // expected, while pending
+  std::optional<std::int64_t> end_ms;    // expected, while running
+  std::optional<std::int64_t> time_limit_ms;
+  std::optional<std::int64_t> suspend_ms;
+  std::int64_t suspended_total_ms = 0;
+  std::optional<std::int64_t> deadline_ms;
+
+  std::int64_t ntasks = 1;
+  std::int64_t ntasks_per_node = 0;
+  std::int64_t cpus_per_task = 1;
+  std::int64_t cpus = 1;
+  std::int64_t memory = 0;
+  std::string gres;  // the GPU request in canonical words
+  std::string constraint;
+  std::string node;  // where it runs
+  std::vector<GpuHold> gpus;
+
+  std::string command;
+  std::string work_dir;
+  std::string std_out;
+  std::string std_err;
+  std::string std_in;
+  std::string submit_host;
+  std::vector<StepInfo> steps;
+
+  // Accounting, once it has run.
+  std::int64_t user_cpu_ms = 0;
+  std::int64_t system_cpu_ms = 0;
+  std::int64_t max_rss = 0;
+  std::int64_t gpu_ms = 0;  // GPU time: compute share × time
+  std::int64_t gpu_memory_peak = 0;
+  std::int64_t gpu_utilisation = 0;  // mean, 1/10,000
+};
+
+struct GpuProcess {
+  std::int64_t pid = 0;
+  std::string user;
+  std::string command;
+  std::int64_t memory = 0;
+  std::optional<std::int64_t> job_id;  // absent: foreign
+};
+
+struct GpuInfo {
+  std::int64_t index = 0;
+  std::string uuid;
+  std::string model;
+  bool simulated = false;
+  std::string health;
+  std::int64_t memory = 0;
+  std::int64_t memory_granted = 0;
+  std::int64_t memory_used = 0;
+  std::int64_t compute_limit = 10'000;
+  std::int64_t compute_granted = 0;
+  std::int64_t utilisation = 0;
+  bool stale = false;
+  bool whole = false;
+  std::vector<std::int64_t> jobs;
+  std::vector<GpuProcess> processes;
+};
+
+struct NodeInfo {
+  std::string name;
+  std::string state;  // idle mixed allocated drained draining down
+  std::string reason;
+  std::int64_t cpus = 0;
+  std::int64_t cpus_allocated = 0;
+  std::int64_t memory = 0;
+  std::int64_t memory_allocated = 0;
+  std::int64_t boot_ms = 0;
+  std::int64_t daemon_start_ms = 0;
+  std::string os;
+  std::vector<GpuInfo> gpus;
+};
+
+struct PartitionInfo {
+  std::string name;
+  bool is_default = true;
+  bool up = true;
+  std::optional<std::int64_t> max_time_ms;
+  std::optional<std::int64_t> default_time_ms;
+};
+
+struct ClusterInfo {
+  int version = kVersion;
+  std::string daemon_version;
+  std::string cluster;
+  bool one_user = false;  // started by an ordinary user, for that user alone
+  bool simulated = false;
+  std::string policy;
+  std::string cgroup;  // "v2", "v1", "none: why"
+  NodeInfo node;
+  std::vector<PartitionInfo> partitions;
+  std::map<std::string, std::string> config;  // for scontrol show config
+};
+
+struct Submitted {
+  std::int64_t job_id = 0;
+};
+
+// The answer to an interactive job once it runs, and to a new step inside a job: what the client
+// needs to run the processes itself. The daemon has moved the calling process into the job's
+// cgroup.
+struct Allocation {
+  std::int64_t job_id = 0;
+  std::optional<std::int64_t> step_id;
+  std::vector<std::string> environment;  // SLURM_*, CUDA_VISIBLE_DEVICES, …: added to the caller's
+  JobInfo job;
+};
+
+struct StepSpec {
+  std::string name;
+  std::int64_t ntasks = 1;
+  std::int64_t cpus_per_task = 1;
+  bool overlap = false;
+};
+
+struct StepEnd {
+  int exit_code = 0;
+  int exit_signal = 0;
+  std::int64_t user_cpu_ms = 0;
+  std::int64_t system_cpu_ms = 0;
+  std::int64_t max_rss = 0;
+};
+
+struct CancelSpec {
+  int signal = 0;      // 0: end the job
+  bool batch = false;  // -b
+  bool full = false;   // -f
+};
+
+// Why a job waits, for people.
+struct WhyInfo {
+  std::int64_t job_id = 0;
+  std::string state;
+  std::string reason;
+  std::vector<std::string> sentences;
+  std::optional<std::int64_t> earliest_start_ms;
+};
+
+// An error's code names Slurm's own error where there is one: the commands print its text.
+struct ErrorInfo {
+  std::string code;  // e.g. ESLURM_INVALID_PARTITION_NAME
+  std::string message;
+};
+
+}  // namespace aliquot::api
