@@ -1,0 +1,25 @@
+// JSON to and from the API's types, field by field under the same names (Boost.Describe). Unknown
+// fields are ignored, missing ones keep their defaults, a field of the wrong type is an error that
+// names it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "api/types.hpp"
+#include "base/result.hpp"
+
+namespace aliquot::api {
+
+template <class T>
+std::string to_json(const T& value);
+
+template <class T>
+Result<T> from_json(std::string_view text);
+
+// {"jobs": [...]}
+struct JobList {
+  std::vector<JobInfo> jobs;
+};
+
+}  // namespace aliquot::api
