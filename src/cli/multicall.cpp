@@ -1,0 +1,38 @@
+#include "cli/multicall.hpp"
+
+#include <array>
+
+namespace aliquot::cli {
+namespace {
+
+constexpr auto kCommands = std::to_array<NamedCommand>({
+    {"sbatch", run_sbatch},
+    {"srun", run_srun},
+    {"salloc", run_salloc},
+    {"scancel", run_scancel},
+});
+
+}  // namespace
+
+const NamedCommand* find_named_command(std::string_view name) {
+  for (const auto& command : kCommands) {
+    if (command.name == name) return &command;
+  }
+  return nullptr;
+}
+
+bool run_named_command(int argc, char** argv, int& status) {
+  for (int i = 0; i < 2 && i < argc; ++i) {
+    std::string_view name = argv[i];
+    if (i == 0) name.remove_prefix(name.rfind('/') + 1);  // npos + 1 is 0
+    if (const auto* command = find_named_command(name)) {
+      // getopt names the program by argv[0], whichever way it was called.
+      argv[i] += std::string_view(argv[i]).size() - name.size();
+      status = command->run(argc - i, argv + i);
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace aliquot::cli
