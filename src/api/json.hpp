@@ -1,10 +1,11 @@
-// JSON to and from the API's types, field by field under the same names (Boost.Describe). Unknown
-// fields are ignored, missing ones keep their defaults, a field of the wrong type is an error that
-// names it.
+// JSON to and from the API's types, field by field under the same names. Unknown fields are
+// ignored, missing ones keep their defaults, a field of the wrong type is an error that names it.
+// In a JobList, which may be long, fields that have their default are left out.
 #pragma once
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/types.hpp"
 #include "base/result.hpp"

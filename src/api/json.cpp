@@ -1,0 +1,396 @@
+#include "api/json.hpp"
+
+#include <array>
+#include <boost/json/monotonic_resource.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/pfr/tuple_size.hpp>
+#include <charconv>
+#include <concepts>
+#include <cstddef>
+#include <cstdlib>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+// One table of fields serves both directions. Writing goes straight to text: a list of ten thousand
+// jobs is the common case, and no tree of values is built for it.
+
+namespace aliquot::api {
+namespace {
+
+namespace json = boost::json;
+
+template <class T, class U>
+concept Of = std::same_as<std::remove_const_t<T>, U>;
+
+// clang-format off
+#define FIELD(name) visit(#name, value.name)
+
+template <class Visitor, Of<SignalRequest> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(number); FIELD(before_s); FIELD(batch_only);
+}
+
+template <class Visitor, Of<JobSpec> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(name); FIELD(partition); FIELD(account); FIELD(qos); FIELD(comment); FIELD(reservation);
+  FIELD(licenses); FIELD(wckey); FIELD(mail_type); FIELD(mail_user); FIELD(batch);
+  FIELD(script); FIELD(arguments); FIELD(command); FIELD(work_dir); FIELD(environment);
+  FIELD(login_environment); FIELD(std_out); FIELD(std_err); FIELD(std_in); FIELD(append);
+  FIELD(umask); FIELD(submit_host); FIELD(time_limit_ms); FIELD(begin_ms); FIELD(deadline_ms);
+  FIELD(hold); FIELD(requeue); FIELD(nice); FIELD(priority); FIELD(dependency);
+  FIELD(kill_on_invalid_dependency); FIELD(array); FIELD(signal); FIELD(immediate);
+  FIELD(nodes); FIELD(ntasks); FIELD(ntasks_per_node); FIELD(cpus_per_task); FIELD(memory);
+  FIELD(memory_per_cpu); FIELD(memory_per_gpu); FIELD(exclusive); FIELD(constraint);
+  FIELD(gres); FIELD(gpus); FIELD(gpus_per_node); FIELD(gpus_per_task); FIELD(gpu_mem);
+  FIELD(gpu_share);
+}
+
+template <class Visitor, Of<GpuHold> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(index); FIELD(uuid); FIELD(model); FIELD(memory); FIELD(compute); FIELD(whole);
+}
+
+template <class Visitor, Of<StepInfo> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(job_id); FIELD(id); FIELD(name); FIELD(state); FIELD(start_ms); FIELD(end_ms);
+  FIELD(exit_code); FIELD(exit_signal); FIELD(ntasks); FIELD(cpus); FIELD(user_cpu_ms);
+  FIELD(system_cpu_ms); FIELD(max_rss);
+}
+
+template <class Visitor, Of<JobInfo> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(id); FIELD(array_job_id); FIELD(array_task_id); FIELD(array_pending);
+  FIELD(array_count); FIELD(array_min); FIELD(array_max); FIELD(array_step); FIELD(name);
+  FIELD(user); FIELD(uid); FIELD(group); FIELD(gid); FIELD(account); FIELD(partition);
+  FIELD(qos); FIELD(comment); FIELD(state); FIELD(reason); FIELD(reason_detail);
+  FIELD(cancelled_by); FIELD(priority); FIELD(nice); FIELD(dependency); FIELD(requeue);
+  FIELD(restarts); FIELD(batch); FIELD(exit_code); FIELD(exit_signal); FIELD(derived_exit_code);
+  FIELD(derived_exit_signal); FIELD(submit_ms); FIELD(eligible_ms); FIELD(start_ms);
+  FIELD(end_ms); FIELD(time_limit_ms); FIELD(suspend_ms); FIELD(suspended_total_ms);
+  FIELD(deadline_ms); FIELD(ntasks); FIELD(ntasks_per_node); FIELD(cpus_per_task); FIELD(cpus);
+  FIELD(memory); FIELD(gres); FIELD(constraint); FIELD(node); FIELD(gpus); FIELD(command);
+  FIELD(work_dir); FIELD(std_out); FIELD(std_err); FIELD(std_in); FIELD(submit_host);
+  FIELD(steps); FIELD(user_cpu_ms); FIELD(system_cpu_ms); FIELD(max_rss); FIELD(gpu_ms);
+  FIELD(gpu_memory_peak); FIELD(gpu_utilisation);
+}
+
+template <class Visitor, Of<GpuProcess> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(pid); FIELD(user); FIELD(command); FIELD(memory); FIELD(job_id);
+}
+
+template <class Visitor, Of<GpuInfo> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(index); FIELD(uuid); FIELD(model); FIELD(simulated); FIELD(health); FIELD(memory);
+  FIELD(memory_granted); FIELD(memory_used); FIELD(compute_limit); FIELD(compute_granted);
+  FIELD(utilisation); FIELD(stale); FIELD(whole); FIELD(jobs); FIELD(processes);
+}
+
+template <class Visitor, Of<NodeInfo> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(name); FIELD(state); FIELD(reason); FIELD(cpus); FIELD(cpus_allocated); FIELD(memory);
+  FIELD(memory_allocated); FIELD(boot_ms); FIELD(daemon_start_ms); FIELD(os); FIELD(gpus);
+}
+
+template <class Visitor, Of<PartitionInfo> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(name); FIELD(is_default); FIELD(up); FIELD(max_time_ms); FIELD(default_time_ms);
+}
+
+template <class Visitor, Of<ClusterInfo> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(version); FIELD(daemon_version); FIELD(cluster); FIELD(one_user); FIELD(simulated);
+  FIELD(policy); FIELD(cgroup); FIELD(node); FIELD(partitions); FIELD(config);
+}
+
+template <class Visitor, Of<Submitted> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(job_id);
+}
+
+template <class Visitor, Of<Allocation> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(job_id); FIELD(step_id); FIELD(environment); FIELD(job);
+}
+
+template <class Visitor, Of<StepSpec> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(name); FIELD(ntasks); FIELD(cpus_per_task); FIELD(overlap);
+}
+
+template <class Visitor, Of<StepEnd> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(exit_code); FIELD(exit_signal); FIELD(user_cpu_ms); FIELD(system_cpu_ms);
+  FIELD(max_rss);
+}
+
+template <class Visitor, Of<CancelSpec> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(signal); FIELD(batch); FIELD(full);
+}
+
+template <class Visitor, Of<WhyInfo> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(job_id); FIELD(state); FIELD(reason); FIELD(sentences); FIELD(earliest_start_ms);
+}
+
+template <class Visitor, Of<ErrorInfo> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(code); FIELD(message);
+}
+
+template <class Visitor, Of<JobList> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(jobs);
+}
+
+#undef FIELD
+// clang-format on
+
+template <class T>
+constexpr bool kIsOptional = false;
+template <class T>
+constexpr bool kIsOptional<std::optional<T>> = true;
+template <class T>
+constexpr bool kIsVector = false;
+template <class T>
+constexpr bool kIsVector<std::vector<T>> = true;
+template <class T>
+constexpr bool kIsMap = false;
+template <class T>
+constexpr bool kIsMap<std::map<std::string, T>> = true;
+template <class T>
+concept Struct = std::is_class_v<T> && std::is_aggregate_v<T>;
+
+void write_string(std::string& out, std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  out += '"';
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      out += "\\u00";
+      out += kDigits[byte >> 4U];
+      out += kDigits[byte & 15U];
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+// Sparse: a field that has its default is left out, as the reader fills it in anyway.
+enum class Style : std::uint8_t { full, sparse };
+
+template <Style style, class T>
+void write(std::string& out, const T& value);
+
+template <Style style, Struct T>
+void write_struct(std::string& out, const T& value) {
+  static const T kDefault;
+  out += '{';
+  bool first = true;
+  auto names = [&](const char* name, const auto& field) {
+    using Field = std::remove_cvref_t<decltype(field)>;
+    if constexpr (kIsOptional<Field>) {
+      if (!field) return;
+    }
+    if constexpr (style == Style::sparse) {
+      if constexpr (kIsVector<Field> || kIsMap<Field>) {
+        if (field.empty()) return;
+      } else if constexpr (std::equality_comparable<Field>) {
+        const auto offset =
+            reinterpret_cast<const std::byte*>(&field) - reinterpret_cast<const std::byte*>(&value);
+        const auto* usual = reinterpret_cast<const std::byte*>(&kDefault) + offset;
+        if (field == *reinterpret_cast<const Field*>(usual)) return;
+      }
+    }
+    if (!first) out += ',';
+    first = false;
+    out += '"';
+    out += name;
+    out += "\":";
+    write<style>(out, field);
+  };
+  visit_fields(names, value);
+  out += '}';
+}
+
+template <Style style, class T>
+void write(std::string& out, const T& value) {
+  if constexpr (std::same_as<T, bool>) {
+    out += value ? "true" : "false";
+  } else if constexpr (std::integral<T>) {
+    std::array<char, 24> digits;
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+    out.append(digits.data(), end);
+  } else if constexpr (std::same_as<T, std::string>) {
+    write_string(out, value);
+  } else if constexpr (kIsOptional<T>) {
+    write<style>(out, *value);
+  } else if constexpr (kIsVector<T>) {
+    out += '[';
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      if (i > 0) out += ',';
+      write<style>(out, value[i]);
+    }
+    out += ']';
+  } else if constexpr (kIsMap<T>) {
+    out += '{';
+    bool first = true;
+    for (const auto& [key, entry] : value) {
+      if (!first) out += ',';
+      first = false;
+      write_string(out, key);
+      out += ':';
+      write<style>(out, entry);
+    }
+    out += '}';
+  } else {
+    write_struct<style>(out, value);
+  }
+}
+
+template <class T>
+Result<void> read(const json::value& from, T& to);
+
+template <Struct T>
+Result<void> read_struct(const json::value& from, T& to) {
+  const json::object* object = from.if_object();
+  if (object == nullptr) return fail(Error::Code::invalid_argument, ": expected an object");
+  Result<void> result;
+  std::size_t fields = 0;
+  auto fill = [&](const char* name, auto& field) {
+    ++fields;
+    if (!result) return;
+    const json::value* found = object->if_contains(name);
+    if (found == nullptr || found->is_null()) return;
+    if (auto done = read(*found, field); !done) {
+      result = fail(done.error().code, ".{}{}", name, done.error().message);
+    }
+  };
+  visit_fields(fill, to);
+  if (fields != boost::pfr::tuple_size_v<T>) std::abort();  // the table above lacks a field
+  return result;
+}
+
+template <class T>
+Result<void> read(const json::value& from, T& to) {
+  if constexpr (std::same_as<T, bool>) {
+    const bool* value = from.if_bool();
+    if (value == nullptr) return fail(Error::Code::invalid_argument, ": expected true or false");
+    to = *value;
+  } else if constexpr (std::integral<T>) {
+    boost::system::error_code error;
+    const auto value = from.to_number<T>(error);
+    if (error) return fail(Error::Code::invalid_argument, ": expected a whole number in range");
+    to = value;
+  } else if constexpr (std::same_as<T, std::string>) {
+    const json::string* value = from.if_string();
+    if (value == nullptr) return fail(Error::Code::invalid_argument, ": expected a text");
+    to.assign(value->data(), value->size());
+  } else if constexpr (kIsOptional<T>) {
+    return read(from, to.emplace());
+  } else if constexpr (kIsVector<T>) {
+    const json::array* array = from.if_array();
+    if (array == nullptr) return fail(Error::Code::invalid_argument, ": expected a list");
+    to.clear();
+    to.reserve(array->size());
+    for (const json::value& entry : *array) {
+      if (auto done = read(entry, to.emplace_back()); !done) {
+        return fail(done.error().code, "[{}]{}", to.size() - 1, done.error().message);
+      }
+    }
+  } else if constexpr (kIsMap<T>) {
+    const json::object* object = from.if_object();
+    if (object == nullptr) return fail(Error::Code::invalid_argument, ": expected an object");
+    to.clear();
+    for (const auto& entry : *object) {
+      if (auto done = read(entry.value(), to[std::string(entry.key())]); !done) return done;
+    }
+  } else {
+    return read_struct(from, to);
+  }
+  return {};
+}
+
+}  // namespace
+
+template <class T>
+std::string to_json(const T& value) {
+  std::string out;
+  if constexpr (std::same_as<T, JobList>) {
+    out.reserve(64 + value.jobs.size() * 768);
+    write<Style::sparse>(out, value);
+  } else {
+    write<Style::full>(out, value);
+  }
+  return out;
+}
+
+template <class T>
+Result<T> from_json(std::string_view text) {
+  try {
+    json::parse_options options;
+    options.allow_invalid_utf8 = true;  // names of files and values of variables are bytes
+    options.max_depth = 16;
+    boost::system::error_code error;
+    json::monotonic_resource memory;
+    const json::value parsed = json::parse({text.data(), text.size()}, error, &memory, options);
+    if (error) return fail(Error::Code::invalid_argument, "not JSON: {}", error.message());
+    T value;
+    if (auto done = read(parsed, value); !done) {
+      const std::string& message = done.error().message;
+      return fail(done.error().code, "{}", message.starts_with('.') ? message.substr(1) : message);
+    }
+    return value;
+  } catch (const std::exception& error) {  // out of memory
+    return fail(Error::Code::internal, "cannot read JSON: {}", error.what());
+  }
+}
+
+template std::string to_json(const SignalRequest&);
+template Result<SignalRequest> from_json(std::string_view);
+template std::string to_json(const JobSpec&);
+template Result<JobSpec> from_json(std::string_view);
+template std::string to_json(const GpuHold&);
+template Result<GpuHold> from_json(std::string_view);
+template std::string to_json(const StepInfo&);
+template Result<StepInfo> from_json(std::string_view);
+template std::string to_json(const JobInfo&);
+template Result<JobInfo> from_json(std::string_view);
+template std::string to_json(const GpuProcess&);
+template Result<GpuProcess> from_json(std::string_view);
+template std::string to_json(const GpuInfo&);
+template Result<GpuInfo> from_json(std::string_view);
+template std::string to_json(const NodeInfo&);
+template Result<NodeInfo> from_json(std::string_view);
+template std::string to_json(const PartitionInfo&);
+template Result<PartitionInfo> from_json(std::string_view);
+template std::string to_json(const ClusterInfo&);
+template Result<ClusterInfo> from_json(std::string_view);
+template std::string to_json(const Submitted&);
+template Result<Submitted> from_json(std::string_view);
+template std::string to_json(const Allocation&);
+template Result<Allocation> from_json(std::string_view);
+template std::string to_json(const StepSpec&);
+template Result<StepSpec> from_json(std::string_view);
+template std::string to_json(const StepEnd&);
+template Result<StepEnd> from_json(std::string_view);
+template std::string to_json(const CancelSpec&);
+template Result<CancelSpec> from_json(std::string_view);
+template std::string to_json(const WhyInfo&);
+template Result<WhyInfo> from_json(std::string_view);
+template std::string to_json(const ErrorInfo&);
+template Result<ErrorInfo> from_json(std::string_view);
+template std::string to_json(const JobList&);
+template Result<JobList> from_json(std::string_view);
+
+}  // namespace aliquot::api

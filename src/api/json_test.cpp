@@ -1,0 +1,73 @@
+#include "api/json.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+namespace aliquot::api {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(Json, WritesEveryFieldOfASmallValue) {
+  EXPECT_EQ(to_json(Submitted{7}), R"({"job_id":7})");
+  EXPECT_EQ(to_json(ErrorInfo{"A", "say \"no\"\n\x01"}),
+            R"({"code":"A","message":"say \"no\"\n\u0001"})");
+}
+
+TEST(Json, AnAbsentOptionalIsAbsent) {
+  EXPECT_THAT(to_json(JobInfo{}), Not(HasSubstr("start_ms")));
+  JobInfo job;
+  job.start_ms = 5;
+  EXPECT_THAT(to_json(job), HasSubstr("\"start_ms\":5"));
+}
+
+TEST(Json, ListsLeaveDefaultsOutAndReadThemBack) {
+  JobList list;
+  list.jobs.resize(2);
+  list.jobs[0].id = 4;
+  list.jobs[0].requeue = false;
+  list.jobs[1].reason = "Resources";
+  EXPECT_EQ(to_json(list), R"({"jobs":[{"id":4,"requeue":false},{"reason":"Resources"}]})");
+  const auto back = from_json<JobList>(to_json(list));
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->jobs[0].reason, "None");
+  EXPECT_FALSE(back->jobs[0].requeue);
+  EXPECT_TRUE(back->jobs[1].requeue);
+}
+
+TEST(Json, IgnoresTheUnknownAndKeepsDefaults) {
+  const auto spec = from_json<JobSpec>(R"({"name":"x","later":[1],"umask":63,"gres":null})");
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->name, "x");
+  EXPECT_EQ(spec->umask, 63U);
+  EXPECT_TRUE(spec->batch);
+  EXPECT_FALSE(spec->gres);
+}
+
+TEST(Json, NamesTheFieldOfTheWrongType) {
+  EXPECT_EQ(from_json<JobSpec>(R"({"nice":"much"})").error().message,
+            "nice: expected a whole number in range");
+  EXPECT_EQ(from_json<JobSpec>(R"({"environment":["A=1",2]})").error().message,
+            "environment[1]: expected a text");
+  EXPECT_EQ(from_json<JobSpec>(R"({"signal":{"number":5000000000}})").error().message,
+            "signal.number: expected a whole number in range");
+  EXPECT_FALSE(from_json<JobSpec>("[]"));
+  EXPECT_FALSE(from_json<JobSpec>("{"));
+  EXPECT_FALSE(from_json<JobSpec>(std::string(100'000, '[')));
+}
+
+// Whatever bytes a user puts into a name or a variable come out as they went in.
+RC_GTEST_PROP(Json, TextSurvives, (const std::string& name, const std::vector<std::string>& env)) {
+  JobSpec spec;
+  spec.name = name;
+  spec.environment = env;
+  const auto back = from_json<JobSpec>(to_json(spec));
+  RC_ASSERT(back.has_value());
+  RC_ASSERT(back->name == name);
+  RC_ASSERT(back->environment == env);
+}
+
+}  // namespace
+}  // namespace aliquot::api
