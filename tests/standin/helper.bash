@@ -1,4 +1,5 @@
 # For the bats files here: a simulated machine and an MPS pipe directory of their own for every test.
+# shellcheck shell=bash disable=SC2034  # the tests use its variables
 setup() {
   standin=$(cd "$ALIQUOT_BIN/../standin" && pwd)
   load=$ALIQUOT_BIN/aliquot-load
@@ -13,6 +14,7 @@ setup() {
 # Ends what the test started, however it ended.
 teardown() {
   local pipe job
+  [[ -n ${dir:-} ]] || return 0
   for job in $(jobs -p); do
     kill -9 "$job" 2>/dev/null && wait "$job" 2>/dev/null
   done
@@ -20,7 +22,7 @@ teardown() {
     [[ -e $pipe/control ]] || continue
     echo quit -t 0.01 | CUDA_MPS_PIPE_DIRECTORY=$pipe timeout 10 nvidia-cuda-mps-control 2>/dev/null || true
   done
-  rm -rf "$dir"
+  rm -rf "${dir:?}"
 }
 
 mps() { echo "$*" | nvidia-cuda-mps-control; }

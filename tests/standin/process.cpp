@@ -21,8 +21,8 @@ Machine::Machine(const std::string& gpus, double speed) {
   unsetenv("CUDA_VISIBLE_DEVICES");
   unsetenv("CUDA_DEVICE_ORDER");
   std::string why;
-  state_ = State::open(&why).release();
-  if (state_ == nullptr) {
+  state_ = State::open(&why);
+  if (!state_) {
     std::fprintf(stderr, "no machine: %s\n", why.c_str());
     std::abort();
   }

@@ -27,7 +27,7 @@ class Machine {
 
  private:
   std::string path_;
-  State* state_;  // kept: closing it would drop record locks of the process
+  std::unique_ptr<State> state_;
 };
 
 using Settings = std::map<std::string, std::string>;

@@ -213,8 +213,10 @@ CU_API cuMemUnmap(CUdeviceptr address, std::size_t size) {
   for (CUdeviceptr at = address; at < address + size;) {
     Block block;
     memory_erase(at, &block);
-    mmap(reinterpret_cast<void*>(block.base), block.size, PROT_NONE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    // The addresses stay reserved, with nothing behind them.
+    void* const base = reinterpret_cast<void*>(block.base);
+    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    if (mmap(base, block.size, PROT_NONE, kFlags, -1, 0) != base) return kOperatingSystem;
     --find(block.mapping)->mappings;
     drop_if_unused(block.mapping);
     at += block.size;

@@ -27,16 +27,16 @@ double since(Clock::time_point start) {
 
 ExitCode Load::failed(const char* what, CUresult code) {
   report_.error = std::string(what) + ": " + api_.describe(code);
-  return code == kOutOfMemory ? kExitOutOfMemory : kExitCudaError;
+  return code == kOutOfMemory ? ExitCode::out_of_memory : ExitCode::cuda_error;
 }
 
 ExitCode Load::run() {
-  if (const ExitCode e = open(); e != kExitOk) return e;
-  if (const ExitCode e = take_memory(); e != kExitOk) return e;
+  if (const ExitCode e = open(); e != ExitCode::ok) return e;
+  if (const ExitCode e = take_memory(); e != ExitCode::ok) return e;
   if (options_.verify)
-    if (const ExitCode e = verify(); e != kExitOk) return e;
-  if (const ExitCode e = compute(); e != kExitOk) return e;
-  return options_.fault ? fault() : kExitOk;
+    if (const ExitCode e = verify(); e != ExitCode::ok) return e;
+  if (const ExitCode e = compute(); e != ExitCode::ok) return e;
+  return options_.fault ? fault() : ExitCode::ok;
 }
 
 ExitCode Load::open() {
@@ -47,7 +47,7 @@ ExitCode Load::open() {
     report_.error = r != kSuccess ? "no device: " + api_.describe(r)
                                   : "no device " + std::to_string(options_.device) + ": " +
                                         std::to_string(count) + " visible";
-    return kExitNoDevice;
+    return ExitCode::no_device;
   }
   char name[128] = "";
   api_.device_get_name(name, sizeof name, options_.device);
@@ -65,7 +65,7 @@ ExitCode Load::open() {
   if (r = api_.module_load_data(&module_, kKernels); r != kSuccess)
     return failed("loading the kernels", r);
   r = api_.module_get_function(&spin_, module_, "spin");
-  return r == kSuccess ? kExitOk : failed("finding a kernel", r);
+  return r == kSuccess ? ExitCode::ok : failed("finding a kernel", r);
 }
 
 CUresult Load::allocate_vmm(std::size_t size, CUdeviceptr* out) {
@@ -127,7 +127,7 @@ ExitCode Load::take_memory() {
     report_.allocated += size;
     ++report_.pieces;
   }
-  return kExitOk;
+  return ExitCode::ok;
 }
 
 CUresult Load::spin(std::uint64_t iterations) {
@@ -158,12 +158,12 @@ CUresult Load::calibrate() {
 }
 
 ExitCode Load::compute() {
-  if (options_.seconds <= 0) return kExitOk;
+  if (options_.seconds <= 0) return ExitCode::ok;
   const auto begin = Clock::now();
   if (options_.busy <= 0) {
     std::this_thread::sleep_for(std::chrono::duration<double>(options_.seconds));
     report_.wall_seconds = since(begin);
-    return kExitOk;
+    return ExitCode::ok;
   }
   if (options_.iterations == 0)
     if (const CUresult r = calibrate(); r != kSuccess) return failed("the first kernel", r);
@@ -209,7 +209,7 @@ ExitCode Load::compute() {
   for (Slot& slot : slots)
     if (const CUresult r = settle(slot); r != kSuccess) return failed("computing", r);
   report_.wall_seconds = since(begin);
-  return kExitOk;
+  return ExitCode::ok;
 }
 
 // y = 2 x + y on both ends of every piece, checked on the host.
@@ -239,10 +239,10 @@ ExitCode Load::verify() {
       if (y[i] != 2 * x[i] + 1) {
         report_.verified = "failed";
         report_.error = "a piece of memory does not hold what was computed";
-        return kExitVerifyFailed;
+        return ExitCode::verify_failed;
       }
   }
-  return kExitOk;
+  return ExitCode::ok;
 }
 
 ExitCode Load::fault() {

@@ -46,19 +46,19 @@ void print_text(const Report& r) {
 
 int main(int argc, char** argv) {
   const auto options = parse_options(argc, argv);
-  if (!options) return kExitUsage;
+  if (!options) return static_cast<int>(ExitCode::usage);
   if (options->help) {
     std::fputs(help_text(), stdout);
-    return kExitOk;
+    return static_cast<int>(ExitCode::ok);
   }
   DriverApi api{};
   std::string why;
   if (!api.load(&why)) {
     std::fprintf(stderr, "aliquot-load: %s\n", why.c_str());
-    return kExitNoDevice;
+    return static_cast<int>(ExitCode::no_device);
   }
   Load load(api, *options);
-  const ExitCode code = load.run();
+  const int code = static_cast<int>(load.run());
   if (options->json)
     print_json(load.report(), code);
   else

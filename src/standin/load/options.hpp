@@ -8,13 +8,13 @@
 namespace aliquot::standin {
 
 // Documented in the help text; scripts depend on them.
-enum ExitCode : int {
-  kExitOk = 0,
-  kExitUsage = 2,
-  kExitNoDevice = 3,
-  kExitOutOfMemory = 4,
-  kExitCudaError = 5,
-  kExitVerifyFailed = 6,
+enum class ExitCode : int {
+  ok = 0,
+  usage = 2,
+  no_device = 3,
+  out_of_memory = 4,
+  cuda_error = 5,
+  verify_failed = 6,
 };
 
 struct Options {

@@ -35,6 +35,7 @@ ServerPlace launch_server(const State& state, uid_t uid, const std::vector<unsig
   std::vector<std::string> words{"nvidia-cuda-mps-server", std::to_string(report[1])};
   for (const unsigned g : gpus) words.push_back(std::to_string(g));
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (auto& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
 

@@ -89,7 +89,8 @@ int query_gpus(const std::vector<SmiDevice>& devices, const std::string& query,
     const auto field = gpu_fields().find(name);
     if (field == gpu_fields().end()) return refuse(name);
     const std::string unit = field->second.unit;
-    header.push_back(unit.empty() ? name : name + " [" + unit + "]");
+    header.push_back(name);
+    if (!unit.empty()) header.back().append(" [").append(unit).append("]");
   }
   if (format.header) print_row(header);
   for (const SmiDevice& device : devices) {
@@ -131,6 +132,7 @@ int query_apps(const std::vector<SmiDevice>& devices, const std::string& query,
   for (const SmiDevice& device : devices)
     for (const SmiProcess& process : device.processes) {
       std::vector<std::string> cells;
+      cells.reserve(names.size());
       for (const auto& name : names) cells.push_back(fields.at(name).second(device, process));
       print_row(cells);
     }
