@@ -1,0 +1,86 @@
+// The GPUs of this machine: which there are, and what they are doing now. Devices is handed in:
+// open_devices() gives the real one (NVML), no_devices() a machine without GPUs, FakeDevices
+// (fake_devices.hpp) is for tests. It grants nothing and knows no jobs.
+//
+// NVML is loaded at run time, so that one build runs with any driver and with none. Calls may block
+// for as long as the driver likes: make them on a worker, one at a time.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "base/units.hpp"
+#include "core/device.hpp"
+
+namespace aliquot::gpu {
+
+struct Device {
+  core::Gpu gpu;                  // gpu.model is the short name that requests use: "h200"
+  std::string name = {};          // as the driver says it: "NVIDIA H200"
+  std::int64_t index = 0;         // as nvidia-smi counts
+  std::optional<int> minor = {};  // of /dev/nvidia<minor>; none for simulated GPUs
+  std::string pci_bus = {};       // "00000000:18:00.0"
+  bool simulated = false;
+};
+
+struct Process {
+  std::int64_t pid = 0;
+  Bytes memory;  // 0 where the driver does not say
+  friend bool operator==(const Process&, const Process&) = default;
+};
+
+struct Sample {
+  GpuId id;
+  core::Health health = core::Health::ok;
+  Compute utilisation = Compute(0);  // time with a kernel running, of kWholeGpu
+  Bytes memory_used = Bytes(0);
+  std::vector<Process> processes = {};  // compute processes, each pid once
+};
+
+class Devices {
+ public:
+  Devices() = default;
+  Devices(const Devices&) = delete;
+  Devices& operator=(const Devices&) = delete;
+  virtual ~Devices() = default;
+
+  // In the order of their index. A GPU that is lost stays in the list, with that health.
+  virtual Result<std::vector<Device>> list() = 0;
+  // One for each GPU of the list. A lost GPU has a sample that says so and nothing else.
+  virtual Result<std::vector<Sample>> sample() = 0;
+  [[nodiscard]] virtual std::string driver_version() const = 0;  // empty: no driver
+  [[nodiscard]] virtual bool simulated() const = 0;
+  // For `doctor`: "NVML, driver 580.159.04" or "no GPUs: libnvidia-ml.so.1 is not installed".
+  [[nodiscard]] virtual std::string description() const = 0;
+};
+
+// The stand-in of docs/standin.md. Used only where a setting names it.
+struct StandIn {
+  std::filesystem::path directory;  // with libcuda.so.1 and libnvidia-ml.so.1
+  std::string spec;                 // "h200:4"
+  std::filesystem::path state;      // the file that is the machine
+  bool shared = false;              // for jobs of several users
+};
+
+// What a process needs in its environment to see the stand-in's GPUs, besides LD_LIBRARY_PATH.
+std::vector<std::string> environment(const StandIn& standin);
+
+// Through NVML: the stand-in's where given, else the driver's. A stand-in is told its settings by
+// this process's environment, so open it before there are threads. Without a driver: unsupported.
+Result<std::unique_ptr<Devices>> open_devices(const std::optional<StandIn>& standin);
+
+// A machine without GPUs; why is for people.
+std::unique_ptr<Devices> no_devices(std::string why);
+
+// "NVIDIA A100-SXM4-80GB" is "a100", "NVIDIA TITAN RTX" is "titanrtx": what users write in
+// --gres=gpu:a100:1.
+std::string short_model(std::string_view name);
+
+}  // namespace aliquot::gpu

@@ -1,0 +1,112 @@
+// Control groups: the kernel's fence around a job and each of its steps. Cgroups makes, changes and
+// removes them; Group names one and GroupPaths says where it lies, which is all that aliquot-stepd
+// needs to put the job in and look after it. There is a driver for v2, one for v1, one for machines
+// where we have none, and a fake (fake_cgroups.hpp).
+//
+// Devices are fenced by v1 alone: v2 wants a BPF program, which is not written here. Everything
+// else works in both. Calls write to the kernel's files and may take milliseconds: make them on a
+// worker.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "base/units.hpp"
+#include "node/process.hpp"
+
+namespace aliquot::node {
+
+// A job's group, or that of one of its steps, which lies inside.
+struct Group {
+  JobId job;
+  std::optional<std::int64_t> step = {};
+  friend auto operator<=>(const Group&, const Group&) = default;
+};
+
+// A character device.
+struct DeviceNumber {
+  unsigned major = 0;
+  unsigned minor = 0;
+  friend auto operator<=>(const DeviceNumber&, const DeviceNumber&) = default;
+};
+
+// Absent is unlimited.
+struct Limits {
+  std::optional<CpuMilli> cpus = {};       // time, by quota
+  std::optional<std::string> cpuset = {};  // "0-3,8": these CPUs only
+  std::optional<Bytes> memory = {};
+  std::vector<DeviceNumber> hidden_devices = {};  // what the job may not open
+};
+
+struct GroupUsage {
+  std::optional<Millis> user_cpu = {};  // absent where the kernel does not say
+  std::optional<Millis> system_cpu = {};
+  std::optional<Bytes> memory_peak = {};
+  std::int64_t oom_kills = 0;
+};
+
+// Where a group lies, by controller; v2 has one folder, under the name "". Empty: no cgroups.
+struct GroupPaths {
+  std::map<std::string, std::string> folders = {};
+  [[nodiscard]] bool empty() const { return folders.empty(); }
+  friend bool operator==(const GroupPaths&, const GroupPaths&) = default;
+};
+
+// What can be done with nothing but the paths; all of it does nothing for empty ones. The calling
+// process joins; processes() counts the groups below.
+Result<void> join_group(const GroupPaths& paths);
+std::vector<Pid> group_processes(const GroupPaths& paths);
+Result<void> freeze_group(const GroupPaths& paths, bool frozen);
+GroupUsage group_usage(const GroupPaths& paths);
+// Until the group is empty or patience runs out; how many were there.
+Killed kill_group(const GroupPaths& paths, Millis patience);
+
+class Cgroups {
+ public:
+  Cgroups() = default;
+  Cgroups(const Cgroups&) = delete;
+  Cgroups& operator=(const Cgroups&) = delete;
+  virtual ~Cgroups() = default;
+
+  // One line for `doctor` and ClusterInfo::cgroup: "v1: cpu, cpuset, memory, devices, freezer",
+  // "none: not root".
+  [[nodiscard]] virtual std::string capabilities() const = 0;
+  [[nodiscard]] virtual bool available() const = 0;
+
+  // A step's job must be there. Creating what exists sets its limits anew.
+  virtual Result<GroupPaths> create(const Group& group, const Limits& limits) = 0;
+  // What is absent in limits stays as it is; devices can only be hidden, never shown again.
+  virtual Result<void> update(const Group& group, const Limits& limits) = 0;
+  [[nodiscard]] virtual GroupPaths paths(const Group& group) const = 0;
+  virtual Result<void> add(const Group& group, Pid pid) = 0;
+  virtual Result<std::vector<Pid>> processes(const Group& group) = 0;
+  virtual Result<void> freeze(const Group& group, bool frozen) = 0;
+  virtual Result<Killed> kill(const Group& group, Millis patience) = 0;
+  virtual Result<GroupUsage> usage(const Group& group) = 0;
+  // With the steps inside. Fails with unavailable while a process is left. Gone already is fine.
+  virtual Result<void> remove(const Group& group) = 0;
+  // The jobs that have a group, in order: to clean up after a restart.
+  virtual Result<std::vector<JobId>> jobs() = 0;
+};
+
+// What this machine offers: v2 where it is the only hierarchy, else v1, else none with the reason.
+// name is the folder under each hierarchy's root; mounts is for tests.
+std::unique_ptr<Cgroups> open_cgroups(const std::string& name = "aliquot",
+                                      const std::filesystem::path& mounts = "/proc/self/mountinfo");
+std::unique_ptr<Cgroups> no_cgroups(std::string why);
+
+// The device nodes of these minors of /dev/nvidia*, for Limits::hidden_devices. With all, also the
+// common ones (nvidiactl, nvidia-uvm, …): for a job without any GPU. Nodes that do not exist are
+// left out.
+std::vector<DeviceNumber> nvidia_devices(const std::vector<int>& minors, bool all,
+                                         const std::filesystem::path& dev = "/dev");
+
+}  // namespace aliquot::node

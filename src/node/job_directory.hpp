@@ -1,0 +1,69 @@
+// The daemon's side of aliquot-stepd: a job's folder jobs/ID/ from before its start to after its
+// end. Files in it: script, launch.json, stepd.pid, control (a fifo), exit.json, lock.
+//
+// Started once: stepd reads launch.json and writes stepd.pid under the lock. A daemon that
+// finds neither stepd.pid nor exit.json takes launch.json away under the same lock, and a stepd
+// that comes late finds nothing to run. So inspect() is right at any instant, also
+// while a stepd of a dead daemon is still on its way.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <variant>
+
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "node/launch.hpp"
+#include "node/process.hpp"
+
+namespace aliquot::node {
+
+class JobDirectory {
+ public:
+  // jobs is <state>/jobs; the folder need not exist.
+  JobDirectory(const std::filesystem::path& jobs, JobId job);
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] std::filesystem::path script() const { return path_ / "script"; }
+
+  // At submission: the folder, and the script as only its owner can read and run it. Users must be
+  // able to walk through, so the folders up to here need mode 0711 when we are root.
+  [[nodiscard]] Result<void> write_script(std::string_view text, Uid owner, Gid group) const;
+  [[nodiscard]] Result<std::string> read_script() const;
+
+  // Before each start, the first or a requeue: forgets the last run and writes launch.json.
+  [[nodiscard]] Result<void> prepare(const Launch& launch) const;
+
+  // Starts program (aliquot-stepd) on this folder: not our child, its own session. Returns when it
+  // has written stepd.pid, typically within 2 ms; on a worker all the same.
+  [[nodiscard]] Result<ProcessRef> start(const std::filesystem::path& program,
+                                         Millis patience = seconds(10)) const;
+
+  // failed_state if no stepd listens (any more).
+  [[nodiscard]] Result<void> send(const Command& command) const;
+
+  struct NeverStarted {};  // and will not be: start over with prepare()
+  struct Lost {            // stepd died without a word (killed, or the machine went down)
+    ProcessRef stepd;
+  };
+  using Status = std::variant<NeverStarted, ProcessRef, ExitRecord, Lost>;
+  // What became of it: still running (watch it with open_process), ended, lost, or never started.
+  [[nodiscard]] Result<Status> inspect(Millis patience = seconds(5)) const;
+
+  // exit.json alone; not_found while there is none.
+  [[nodiscard]] Result<ExitRecord> read_exit() const;
+
+  [[nodiscard]] Result<void> remove() const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+// A text file made anew: temporary name, sync, rename, sync of the folder. It is there whole or not
+// at all. durable false leaves out the syncs: whole for whoever reads, but not after a power cut.
+Result<void> write_whole(const std::filesystem::path& path, std::string_view text, mode_t mode,
+                         bool durable);
+Result<std::string> read_whole(const std::filesystem::path& path, std::size_t limit);
+
+}  // namespace aliquot::node

@@ -1,0 +1,37 @@
+// File names of a job's output: Slurm's patterns with % filled in. Text only; opening is stepd's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/ids.hpp"
+
+namespace aliquot::node {
+
+struct PatternValues {
+  JobId job;
+  std::optional<std::int64_t> array_job = {};   // %A; absent: the job itself
+  std::optional<std::int64_t> array_task = {};  // %a
+  std::string job_name = {};                    // %x
+  std::string user = {};                        // %u
+  std::string host = {};                        // %N, up to the first dot
+  std::optional<std::int64_t> step = {};        // %s; absent: "batch"
+  std::int64_t node_number = 0;                 // %n
+  std::int64_t task = 0;                        // %t
+  std::int64_t restarts = 0;                    // %r
+};
+
+// %% %A %a %b %J %j %N %n %r %s %t %u %x; a number behind the % fills numbers up with zeros, to ten
+// digits at most. What is none of these stays as it is. A backslash anywhere turns all of it off,
+// and is dropped.
+std::string expand_pattern(std::string_view pattern, const PatternValues& values);
+
+// slurm-%j.out, for arrays slurm-%A_%a.out.
+std::string_view default_output_pattern(bool array);
+
+// The path under work_dir, unless it is absolute already.
+std::string resolve_path(std::string_view path, std::string_view work_dir);
+
+}  // namespace aliquot::node
