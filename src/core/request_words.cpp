@@ -27,8 +27,8 @@ enum Key : std::size_t {
   nodes,
   cpus_per_task,
   mem,
-  kKeys,
 };
+constexpr std::size_t kKeys = mem + 1;
 using Written = std::array<std::optional<std::string>, kKeys>;
 
 struct Option {
