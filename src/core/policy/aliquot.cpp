@@ -49,6 +49,9 @@ class Aliquot final : public Policy {
   // …or, on a full cluster, by this part of the whole.
   static constexpr double kCrumbs = 0.001;
 
+  // How much a job without GPUs shuns the free GPUs of a node, beside the price of its CPUs.
+  static constexpr float kSpareGpus = 0.1F;
+
   static void add(Lanes& sums, const Lanes& more) {
     for (std::size_t lane = 0; lane < Prices::kLanes; ++lane) sums[lane] += more[lane];
   }
@@ -74,6 +77,11 @@ class Aliquot final : public Policy {
       return prices_.node_worth(gpu_worth, free_cpus);
     };
     const float before = node_worth(sums, free, cpus);
+    if (shape.kind == Shape::Kind::no_gpu) {
+      // Where CPUs are plenty, best beside GPUs that are used up.
+      return static_cast<double>(node_worth(sums, free, cpus - shape.cpus) - before -
+                                 kSpareGpus * sums[0]);
+    }
 
     if (shape.kind == Shape::Kind::whole) {
       for (std::uint32_t i = 0; i < shape.count; ++i) {
