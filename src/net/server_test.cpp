@@ -1,0 +1,203 @@
+#include "net/server.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "net/client.hpp"
+#include "net/encoding.hpp"
+
+namespace aliquot::net {
+namespace {
+
+class ServerTest : public testing::Test {
+ protected:
+  ServerTest() {
+    std::string pattern = testing::TempDir() + "aliquot-net-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    path_ = folder_ + "/s";
+  }
+  ~ServerTest() override {
+    if (thread_.joinable()) {
+      boost::asio::post(context_, [this] {
+        server_.reset();
+        guard_.reset();
+      });
+      thread_.join();
+    }
+    std::filesystem::remove_all(folder_);
+  }
+
+  void serve(Server::Handler handler, ServerOptions options = {}) {
+    options.path = path_;
+    auto server = Server::listen(context_, std::move(options), std::move(handler));
+    ASSERT_TRUE(server) << server.error().message;
+    server_.emplace(std::move(*server));
+    thread_ = std::thread([this] { context_.run(); });
+  }
+
+  std::string raw(const std::string& bytes) {
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path_.copy(address.sun_path, sizeof address.sun_path - 1);
+    EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    [[maybe_unused]] const auto sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    std::string answer;
+    char chunk[4096];
+    for (ssize_t n = 0; (n = ::recv(fd, chunk, sizeof chunk, 0)) > 0;) {
+      answer.append(chunk, static_cast<std::size_t>(n));
+    }
+    ::close(fd);
+    return answer;
+  }
+
+  std::string folder_;
+  std::string path_;
+  boost::asio::io_context context_;
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard_{
+      context_.get_executor()};
+  std::optional<Server> server_;
+  std::thread thread_;
+};
+
+TEST_F(ServerTest, TellsWhoAsksWhat) {
+  serve([](const Request& request, const Responder& respond) {
+    respond({201, request.method + " " + request.path + " " + request.query.at("user") + " " +
+                      request.body + " " + std::to_string(request.peer.uid) + " " +
+                      std::to_string(request.peer.pid)});
+  });
+  auto client = Client::connect(path_);
+  ASSERT_TRUE(client);
+  for (int i = 0; i < 3; ++i) {
+    const auto answer = client->send("POST", "/v1/a%2Fb?user=" + percent_encode("a b&ü"), "{}");
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(answer->status, 201);
+    EXPECT_EQ(answer->body, "POST /v1/a/b a b&ü {} " + std::to_string(::getuid()) + " " +
+                                std::to_string(::getpid()));
+  }
+}
+
+TEST_F(ServerTest, AnswersLaterAndLearnsOfTheEnd) {
+  std::atomic<int> closed = 0;
+  std::vector<Responder> waiting;
+  serve([&](const Request& request, const Responder& respond) {
+    respond.on_close([&closed] { ++closed; });
+    if (request.path == "/later") {
+      waiting.push_back(respond);
+    } else if (request.path == "/go") {
+      for (const auto& one : waiting) one({200, "late"});
+      waiting.clear();
+      respond({});
+    }
+  });
+  {
+    auto first = Client::connect(path_);
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      EXPECT_EQ(Client::connect(path_)->send("GET", "/go")->status, 200);
+    });
+    EXPECT_EQ(first->send("GET", "/later")->body, "late");
+    other.join();
+    EXPECT_EQ(first->send("GET", "/dropped")->status, 500);
+  }
+  {
+    // Leaves while it is owed an answer.
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path_.copy(address.sun_path, sizeof address.sun_path - 1);
+    ASSERT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    const std::string request = "GET /later HTTP/1.1\r\nHost: x\r\n\r\n";
+    ASSERT_GT(::send(fd, request.data(), request.size(), 0), 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ::close(fd);
+  }
+  // Two requests of the first client, one of the other, one of the last.
+  for (int i = 0; i < 500 && closed < 4; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(closed, 4);
+  std::atomic<bool> cleared = false;
+  boost::asio::post(context_, [&] {
+    waiting.clear();
+    cleared = true;
+  });
+  while (!cleared) std::this_thread::yield();
+}
+
+TEST_F(ServerTest, SurvivesGarbage) {
+  ServerOptions options;
+  options.body_limit = 1000;
+  options.sender_patience = Millis(200);
+  serve([](const Request&, const Responder& respond) { respond({}); }, options);
+  EXPECT_EQ(raw("garbage\r\n\r\n").substr(0, 12), "HTTP/1.1 400");
+  EXPECT_EQ(raw(std::string("\0\1\2\377\n\n\n", 7)).substr(0, 12), "HTTP/1.1 400");
+  EXPECT_EQ(raw("GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n").substr(0, 12), "HTTP/1.1 400");
+  EXPECT_EQ(raw("GET nowhere HTTP/1.1\r\nHost: x\r\n\r\n").substr(0, 12), "HTTP/1.1 400");
+  EXPECT_EQ(raw("POST / HTTP/1.1\r\nContent-Length: 2000\r\n\r\n").substr(0, 12), "HTTP/1.1 413");
+  EXPECT_EQ(raw("GET / HTTP/1.1\r\nX: " + std::string(100'000, 'x') + "\r\n\r\n").substr(0, 12),
+            "HTTP/1.1 431");
+  EXPECT_EQ(raw("POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nslow"), "");
+  EXPECT_EQ(raw("GET / HTTP/1.1\r\nConnection: close\r\n\r\n").substr(0, 12), "HTTP/1.1 200");
+  EXPECT_EQ(Client::connect(path_)->send("GET", "/")->status, 200);
+}
+
+TEST_F(ServerTest, ManyIdleConnections) {
+  serve([](const Request&, const Responder& respond) { respond({}); });
+  std::vector<Client> idle;
+  for (int i = 0; i < 300; ++i) idle.push_back(*Client::connect(path_));
+  EXPECT_EQ(idle[150].send("GET", "/")->status, 200);
+}
+
+TEST_F(ServerTest, TakesThePlaceOfAStaleSocketOnly) {
+  const auto handler = [](const Request&, const Responder& respond) { respond({}); };
+  serve(handler);
+  struct stat status {};
+  ASSERT_EQ(::lstat(path_.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0600U);
+
+  boost::asio::io_context other;
+  const auto second = Server::listen(other, {.path = path_}, handler);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, Error::Code::already_exists);
+
+  const std::string file = folder_ + "/file";
+  std::ofstream(file) << "precious";
+  EXPECT_FALSE(Server::listen(other, {.path = file}, handler));
+  const std::string link = folder_ + "/link";
+  std::filesystem::create_symlink(path_, link);
+  EXPECT_FALSE(Server::listen(other, {.path = link}, handler));
+  EXPECT_TRUE(std::filesystem::exists(file));
+
+  const std::string stale = folder_ + "/stale";
+  {
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    stale.copy(address.sun_path, sizeof address.sun_path - 1);
+    ASSERT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    ::close(fd);
+  }
+  {
+    const auto replaced = Server::listen(other, {.path = stale, .mode = 0666}, handler);
+    ASSERT_TRUE(replaced) << replaced.error().message;
+  }
+  EXPECT_FALSE(std::filesystem::exists(stale));
+  EXPECT_FALSE(Server::listen(other, {.path = folder_ + "/" + std::string(200, 'x')}, handler));
+  EXPECT_EQ(Client::connect(folder_ + "/none").error().code, Error::Code::unavailable);
+}
+
+}  // namespace
+}  // namespace aliquot::net
