@@ -1,0 +1,163 @@
+#include "gpu/devices.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "gpu/fake_devices.hpp"
+
+namespace aliquot::gpu {
+namespace {
+
+TEST(ShortModel, IsWhatUsersWrite) {
+  EXPECT_EQ(short_model("NVIDIA H200"), "h200");
+  EXPECT_EQ(short_model("NVIDIA H100 80GB HBM3"), "h100");
+  EXPECT_EQ(short_model("NVIDIA A100-SXM4-80GB"), "a100");
+  EXPECT_EQ(short_model("NVIDIA TITAN RTX"), "titanrtx");
+  EXPECT_EQ(short_model("Tesla V100-SXM2-16GB"), "v100");
+  EXPECT_EQ(short_model("Tesla P100-PCIE-16GB"), "p100");
+  EXPECT_EQ(short_model("NVIDIA GeForce RTX 3080 Ti"), "rtx3080ti");
+  EXPECT_EQ(short_model("NVIDIA RTX 6000 Ada Generation"), "rtx6000ada");
+  EXPECT_EQ(short_model("NVIDIA L40S"), "l40s");
+  EXPECT_EQ(short_model("NVIDIA"), "gpu");
+  EXPECT_EQ(short_model(""), "gpu");
+}
+
+TEST(NoDevices, HaveNothingAndSayWhy) {
+  const auto devices = no_devices("no driver");
+  EXPECT_TRUE(devices->list()->empty());
+  EXPECT_TRUE(devices->sample()->empty());
+  EXPECT_EQ(devices->description(), "no GPUs: no driver");
+  EXPECT_EQ(devices->driver_version(), "");
+}
+
+TEST(FakeDevices, AnswerWhatWasPut) {
+  FakeDevices devices(fake_gpus(2, "h200", gib(140)));
+  devices.samples()[1].memory_used = gib(3);
+  EXPECT_EQ(devices.list()->at(1).gpu.id, GpuId("GPU-1"));
+  EXPECT_EQ(devices.sample()->at(1).memory_used, gib(3));
+  devices.break_with(Error{Error::Code::unavailable, "gone"});
+  EXPECT_EQ(devices.sample().error().message, "gone");
+}
+
+TEST(OpenDevices, NamesAMissingStandIn) {
+  const auto devices = open_devices(StandIn{"/nonexistent", "h200:1", "/tmp/none"});
+  ASSERT_FALSE(devices);
+  EXPECT_EQ(devices.error().code, Error::Code::not_found);
+  EXPECT_FALSE(open_devices(StandIn{"relative", "h200:1", "/tmp/none"}));
+}
+
+TEST(OpenDevices, WithoutADriverIsUnsupported) {
+  const auto library = open_devices(std::nullopt);
+  if (library) GTEST_SKIP() << "there is a driver here: " << (*library)->description();
+  EXPECT_EQ(library.error().code, Error::Code::unsupported);
+}
+
+// One machine for the whole process: the stand-in keeps its state open until the process ends.
+class StandInDevices : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    state = "/tmp/aliquot-gpu-test-" + std::to_string(getpid());
+    opened = new auto(open_devices(StandIn{ALIQUOT_STANDIN_DIR, "h200:2,titanrtx:1", state}));
+  }
+  static void TearDownTestSuite() {
+    delete opened;
+    std::filesystem::remove(state);
+  }
+  void SetUp() override { ASSERT_TRUE(*opened) << opened->error().message; }
+
+  static Devices& devices() { return ***opened; }
+  static int control(const std::string& words) {
+    const std::string line = std::string(ALIQUOT_STANDIN_DIR "/aliquot-standin-ctl ") + words;
+    return std::system(line.c_str());  // NOLINT: our own words
+  }
+
+  static std::string state;
+  static Result<std::unique_ptr<Devices>>* opened;
+};
+std::string StandInDevices::state;
+Result<std::unique_ptr<Devices>>* StandInDevices::opened = nullptr;
+
+TEST_F(StandInDevices, AreListedAndMarkedSimulated) {
+  const auto list = devices().list();
+  ASSERT_TRUE(list) << list.error().message;
+  ASSERT_EQ(list->size(), 3U);
+  EXPECT_EQ((*list)[0].gpu.model, "h200");
+  EXPECT_EQ((*list)[2].gpu.model, "titanrtx");
+  EXPECT_TRUE((*list)[0].gpu.id.value().starts_with("GPU-"));
+  EXPECT_NE((*list)[0].gpu.id, (*list)[1].gpu.id);
+  EXPECT_GT((*list)[0].gpu.memory, gib(138));
+  EXPECT_LT((*list)[2].gpu.memory, gib(24)) << "what the driver keeps is not there to be granted";
+  for (std::int64_t i = 0; i < 3; ++i) {
+    const auto& device = (*list)[static_cast<std::size_t>(i)];
+    EXPECT_EQ(device.index, i);
+    EXPECT_TRUE(device.simulated);
+    EXPECT_FALSE(device.minor);
+    EXPECT_FALSE(device.pci_bus.empty());
+    EXPECT_EQ(device.gpu.health, core::Health::ok);
+  }
+  EXPECT_TRUE(devices().simulated());
+  EXPECT_FALSE(devices().driver_version().empty());
+  EXPECT_NE(devices().description().find("(simulated)"), std::string::npos);
+}
+
+TEST_F(StandInDevices, ShowTheMemoryAndProcessOfALoad) {
+  const auto before = devices().sample();
+  ASSERT_TRUE(before);
+  ASSERT_EQ(before->size(), 3U);
+  EXPECT_TRUE(before->at(0).processes.empty());
+
+  std::vector<std::string> environment =
+      gpu::environment(StandIn{ALIQUOT_STANDIN_DIR, "h200:2,titanrtx:1", state});
+  environment.emplace_back("LD_LIBRARY_PATH=" ALIQUOT_STANDIN_DIR);
+  std::vector<char*> envp;
+  for (auto& variable : environment) envp.push_back(variable.data());
+  envp.push_back(nullptr);
+  std::string program = ALIQUOT_BIN_DIR "/aliquot-load";
+  std::string words[] = {"aliquot-load", "--mem", "2G", "--seconds", "30"};
+  char* argv[] = {words[0].data(), words[1].data(), words[2].data(),
+                  words[3].data(), words[4].data(), nullptr};
+  pid_t pid = 0;
+  ASSERT_EQ(posix_spawn(&pid, program.c_str(), nullptr, nullptr, argv, envp.data()), 0);
+  Sample seen;
+  for (int i = 0; i < 200; ++i) {
+    const auto now = devices().sample();
+    ASSERT_TRUE(now);
+    seen = now->at(0);
+    if (seen.memory_used >= before->at(0).memory_used + gib(2)) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  EXPECT_GE(seen.memory_used, before->at(0).memory_used + gib(2));
+  ASSERT_EQ(seen.processes.size(), 1U);
+  EXPECT_EQ(seen.processes[0].pid, pid);
+  EXPECT_GE(seen.processes[0].memory, gib(2));
+  EXPECT_EQ(devices().sample()->at(0).memory_used, before->at(0).memory_used);
+}
+
+TEST_F(StandInDevices, ALostGpuStaysInTheList) {
+  const auto before = devices().list();
+  ASSERT_TRUE(before);
+  ASSERT_EQ(control("lose 1"), 0);
+  const auto sample = devices().sample();
+  const auto list = devices().list();
+  ASSERT_EQ(control("heal 1"), 0);
+  ASSERT_TRUE(sample);
+  ASSERT_TRUE(list);
+  EXPECT_EQ(sample->at(1).health, core::Health::lost);
+  EXPECT_EQ(sample->at(0).health, core::Health::ok);
+  ASSERT_EQ(list->size(), 3U);
+  EXPECT_EQ(list->at(1).gpu.health, core::Health::lost);
+  EXPECT_EQ(list->at(1).gpu.id, before->at(1).gpu.id);
+  EXPECT_EQ(devices().list()->at(1).gpu.health, core::Health::ok);
+}
+
+}  // namespace
+}  // namespace aliquot::gpu

@@ -1,0 +1,234 @@
+#include "gpu/nvml_devices.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+namespace aliquot::gpu {
+namespace {
+
+constexpr bool is_lost(nvml::Return code) {
+  return code == nvml::kGpuLost || code == nvml::kResetRequired;
+}
+
+template <class Function>
+bool find(void* library, const char* name, Function* out) {
+  void* symbol = dlsym(library, name);
+  if (symbol == nullptr) return false;
+  *out = reinterpret_cast<Function>(symbol);
+  return true;
+}
+
+Bytes to_bytes(unsigned long long n) {
+  return Bytes(static_cast<std::int64_t>(std::min<unsigned long long>(n, INT64_MAX)));
+}
+
+}  // namespace
+
+Result<NvmlLibrary> NvmlLibrary::load(const std::string& path) {
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* why = dlerror();
+    return fail(Error::Code::unsupported, "NVML cannot be loaded: {}",
+                why == nullptr ? path.c_str() : why);
+  }
+  NvmlLibrary nvml;
+  const char* missing = nullptr;
+  const auto need = [&](const char* name, auto* out) {
+    if (!find(library, name, out) && missing == nullptr) missing = name;
+  };
+  need("nvmlInit_v2", &nvml.init);
+  need("nvmlShutdown", &nvml.shutdown);
+  need("nvmlErrorString", &nvml.error_string);
+  need("nvmlSystemGetDriverVersion", &nvml.driver_version);
+  need("nvmlDeviceGetCount_v2", &nvml.count);
+  need("nvmlDeviceGetHandleByIndex_v2", &nvml.handle);
+  need("nvmlDeviceGetUUID", &nvml.uuid);
+  need("nvmlDeviceGetName", &nvml.name);
+  need("nvmlDeviceGetPciInfo_v3", &nvml.pci);
+  need("nvmlDeviceGetMinorNumber", &nvml.minor);
+  need("nvmlDeviceGetMemoryInfo", &nvml.memory);
+  need("nvmlDeviceGetUtilizationRates", &nvml.utilization);
+  if (missing != nullptr) {
+    return fail(Error::Code::unsupported, "NVML in {} has no {}: the driver is older than 450",
+                path, missing);
+  }
+  find(library, "nvmlDeviceGetMemoryInfo_v2", &nvml.memory_v2);
+  if (!find(library, "nvmlDeviceGetComputeRunningProcesses_v3", &nvml.compute_processes)) {
+    find(library, "nvmlDeviceGetComputeRunningProcesses_v2", &nvml.compute_processes);
+  }
+  if (!find(library, "nvmlDeviceGetMPSComputeRunningProcesses_v3", &nvml.mps_processes)) {
+    find(library, "nvmlDeviceGetMPSComputeRunningProcesses_v2", &nvml.mps_processes);
+  }
+  return nvml;
+}
+
+Result<std::unique_ptr<Devices>> NvmlDevices::create(const NvmlLibrary& library, bool simulated) {
+  std::unique_ptr<NvmlDevices> devices(new NvmlDevices(library, simulated));
+  if (const auto code = library.init(); code != nvml::kSuccess) {
+    const std::string why = library.error_string(code);
+    devices->library_.shutdown = nullptr;  // nothing to shut down
+    return fail(Error::Code::unsupported, "NVML does not start: {}", why);
+  }
+  std::array<char, nvml::kTextSize> text{};
+  if (library.driver_version(text.data(), text.size()) == nvml::kSuccess) {
+    devices->driver_version_ = text.data();
+  }
+  TRY(devices->discover());
+  return std::unique_ptr<Devices>(std::move(devices));
+}
+
+NvmlDevices::~NvmlDevices() {
+  if (library_.shutdown != nullptr) library_.shutdown();
+}
+
+tl::unexpected<Error> NvmlDevices::error(std::string_view what, nvml::Return code) const {
+  return fail(Error::Code::unavailable, "{}: NVML says: {}", what, library_.error_string(code));
+}
+
+std::string NvmlDevices::description() const {
+  return fmt::format("NVML, driver {}{}", driver_version_, simulated_ ? " (simulated)" : "");
+}
+
+Result<NvmlDevices::Amounts> NvmlDevices::amounts(nvml::Device device) const {
+  // What the driver keeps for itself can be granted to nobody.
+  if (library_.memory_v2 != nullptr) {
+    nvml::MemoryV2 memory{};
+    memory.version = nvml::kMemoryV2;
+    if (library_.memory_v2(device, &memory) == nvml::kSuccess && memory.total >= memory.reserved) {
+      return Amounts{to_bytes(memory.total - memory.reserved), to_bytes(memory.used)};
+    }
+  }
+  nvml::Memory memory{};
+  if (const auto code = library_.memory(device, &memory); code != nvml::kSuccess) {
+    return error("memory of a GPU", code);
+  }
+  return Amounts{to_bytes(memory.total), to_bytes(memory.used)};
+}
+
+// Nothing: it is lost.
+Result<std::optional<Device>> NvmlDevices::describe(unsigned index) {
+  nvml::Device handle = nullptr;
+  std::array<char, nvml::kTextSize> uuid{};
+  std::array<char, nvml::kTextSize> name{};
+  auto code = library_.handle(index, &handle);
+  if (code == nvml::kSuccess) code = library_.uuid(handle, uuid.data(), uuid.size());
+  if (code == nvml::kSuccess) code = library_.name(handle, name.data(), name.size());
+  if (is_lost(code)) return std::nullopt;
+  if (code != nvml::kSuccess) return error(fmt::format("GPU {}", index), code);
+
+  Device device;
+  device.gpu.id = GpuId(uuid.data());
+  device.name = name.data();
+  device.gpu.model = short_model(device.name);
+  device.gpu.memory = TRY(amounts(handle)).total;
+  device.index = index;
+  // The stand-in loaded some other way than by our setting says who it is, too.
+  device.simulated = simulated_ || device.name.find("(simulated)") != std::string::npos;
+  nvml::PciInfo pci{};
+  if (library_.pci(handle, &pci) == nvml::kSuccess) device.pci_bus = pci.bus_id;
+  unsigned minor = 0;
+  if (!device.simulated && library_.minor(handle, &minor) == nvml::kSuccess) {
+    device.minor = static_cast<int>(minor);
+  }
+  return device;
+}
+
+Result<void> NvmlDevices::discover() {
+  unsigned count = 0;
+  if (const auto code = library_.count(&count); code != nvml::kSuccess) {
+    return error("counting the GPUs", code);
+  }
+  std::vector<Device> found;
+  for (unsigned index = 0; index < count; ++index) {
+    if (auto device = TRY(describe(index))) {
+      simulated_ = simulated_ || device->simulated;
+      found.push_back(std::move(*device));
+    }
+  }
+  for (auto& before : known_) {
+    const auto same = [&](const Device& device) { return device.gpu.id == before.gpu.id; };
+    if (std::ranges::none_of(found, same)) {
+      before.gpu.health = core::Health::lost;
+      found.push_back(std::move(before));
+    }
+  }
+  std::ranges::stable_sort(found, {}, &Device::index);
+  known_ = std::move(found);
+  return {};
+}
+
+Result<std::vector<Device>> NvmlDevices::list() {
+  TRY(discover());
+  return known_;
+}
+
+Result<std::vector<Process>> NvmlDevices::processes(nvml::Device device) const {
+  std::vector<Process> all;
+  for (const auto get : {library_.compute_processes, library_.mps_processes}) {
+    if (get == nullptr) continue;
+    std::vector<nvml::ProcessInfo> infos(64);
+    auto count = static_cast<unsigned>(infos.size());
+    auto code = get(device, &count, infos.data());
+    // The list grows while we look.
+    for (int tries = 0; code == nvml::kInsufficientSize && tries < 4; ++tries) {
+      infos.resize(count + 64);
+      count = static_cast<unsigned>(infos.size());
+      code = get(device, &count, infos.data());
+    }
+    if (code == nvml::kNotSupported) continue;
+    if (code != nvml::kSuccess) return error("processes of a GPU", code);
+    infos.resize(std::min<std::size_t>(count, infos.size()));
+    for (const auto& info : infos) {
+      const Process process{info.pid, info.used_memory == nvml::kMemoryUnknown
+                                          ? Bytes(0)
+                                          : to_bytes(info.used_memory)};
+      const auto same = std::ranges::find(all, process.pid, &Process::pid);
+      if (same == all.end()) {
+        all.push_back(process);
+      } else {
+        same->memory = std::max(same->memory, process.memory);
+      }
+    }
+  }
+  std::ranges::sort(all, {}, &Process::pid);
+  return all;
+}
+
+// Nothing: it is lost.
+Result<std::optional<Sample>> NvmlDevices::sample_one(const Device& device) const {
+  nvml::Device handle = nullptr;
+  if (const auto code = library_.handle(static_cast<unsigned>(device.index), &handle);
+      code != nvml::kSuccess) {
+    if (is_lost(code)) return std::nullopt;
+    return error(fmt::format("GPU {}", device.index), code);
+  }
+  nvml::Utilization utilization{};
+  const auto code = library_.utilization(handle, &utilization);
+  if (is_lost(code)) return std::nullopt;
+  // A GPU in MIG mode has no utilisation of its own.
+  if (code != nvml::kSuccess && code != nvml::kNotSupported) {
+    return error(fmt::format("utilisation of GPU {}", device.index), code);
+  }
+  Sample sample{.id = device.gpu.id};
+  sample.utilisation = Compute(100) * std::min(utilization.gpu, 100U);
+  sample.memory_used = TRY(amounts(handle)).used;
+  sample.processes = TRY(processes(handle));
+  return sample;
+}
+
+Result<std::vector<Sample>> NvmlDevices::sample() {
+  std::vector<Sample> samples;
+  for (auto& device : known_) {
+    auto sample = TRY(sample_one(device));
+    device.gpu.health = sample ? core::Health::ok : core::Health::lost;
+    samples.push_back(sample ? std::move(*sample)
+                             : Sample{.id = device.gpu.id, .health = core::Health::lost});
+  }
+  return samples;
+}
+
+}  // namespace aliquot::gpu
