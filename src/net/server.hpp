@@ -66,6 +66,7 @@ class Server {
   [[nodiscard]] std::size_t connections() const;
 
  private:
+  friend class Session;
   struct Shared;
   explicit Server(std::shared_ptr<Shared> shared);
   std::shared_ptr<Shared> shared_;
