@@ -60,8 +60,8 @@ struct GroupPaths {
   friend bool operator==(const GroupPaths&, const GroupPaths&) = default;
 };
 
-// What can be done with nothing but the paths; all of it does nothing for empty ones. The calling
-// process joins; processes() counts the groups below.
+// What can be done with nothing but the paths; empty ones are a group of nobody, without a freezer.
+// The calling process joins; group_processes() counts the groups below.
 Result<void> join_group(const GroupPaths& paths);
 std::vector<Pid> group_processes(const GroupPaths& paths);
 Result<void> freeze_group(const GroupPaths& paths, bool frozen);

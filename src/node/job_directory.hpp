@@ -60,10 +60,4 @@ class JobDirectory {
   std::filesystem::path path_;
 };
 
-// A text file made anew: temporary name, sync, rename, sync of the folder. It is there whole or not
-// at all. durable false leaves out the syncs: whole for whoever reads, but not after a power cut.
-Result<void> write_whole(const std::filesystem::path& path, std::string_view text, mode_t mode,
-                         bool durable);
-Result<std::string> read_whole(const std::filesystem::path& path, std::size_t limit);
-
 }  // namespace aliquot::node

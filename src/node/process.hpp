@@ -65,6 +65,9 @@ std::vector<ProcessInfo> all_processes();
 Result<Fd> open_process(const ProcessRef& process);
 bool is_alive(const ProcessRef& process);  // a zombie is not
 
+// Different after each boot, when pids and start times begin anew.
+std::string boot_id();
+
 // The value of a variable in the environment the process was started with; nothing where it has
 // none, or where we may not look.
 std::optional<std::string> environment_of(Pid pid, std::string_view name);
@@ -75,10 +78,11 @@ std::string make_mark(JobId job);
 
 // What to look for. Zombies never count.
 struct Search {
-  std::optional<Pid> ancestor = {};  // all that descend from it; not itself
-  std::optional<Pid> session = {};   // all of this session
-  std::string mark = {};             // all that carry it; empty: none
-  bool steps_only = false;           // of these, only those that a step started
+  std::optional<Pid> ancestor = {};    // all that descend from it; not itself
+  std::optional<Pid> session = {};     // all of this session
+  std::string mark = {};               // all that carry it; empty: none. It proves nothing, so:
+  std::optional<Uid> marked_uid = {};  // only those of this user
+  bool steps_only = false;             // of these, only those that a step started
 };
 // And all descendants of what is found.
 std::vector<ProcessRef> find_processes(const Search& search);

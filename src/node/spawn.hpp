@@ -95,7 +95,19 @@ struct SpawnFailure {
 };
 
 // Returns when the program runs, or when the child has failed and been waited for. A failed exec
-// has been told to the child's stderr too.
+// has been told to the child's stderr too. Opening a fifo waits for its other end: who cannot wait
+// takes the steps below.
 tl::expected<Pid, SpawnFailure> spawn(const SpawnSpec& spec);
+
+// A child on its way to exec. Poll channel; when it is readable, call advance.
+struct Starting {
+  Pid pid;
+  Fd channel;
+  Fd std_err;  // the child's, from just before exec on
+};
+enum class Progress : std::uint8_t { pending, running };
+tl::expected<Starting, SpawnFailure> begin_spawn(const SpawnSpec& spec);
+// A failed child has been waited for.
+tl::expected<Progress, SpawnFailure> advance(Starting* starting, const SpawnSpec& spec);
 
 }  // namespace aliquot::node

@@ -1,0 +1,81 @@
+// Control groups for tests: remembers what was asked for.
+#pragma once
+
+#include <map>
+#include <set>
+
+#include "node/cgroup.hpp"
+
+namespace aliquot::node {
+
+class FakeCgroups final : public Cgroups {
+ public:
+  struct State {
+    Limits limits = {};
+    std::set<Pid> processes = {};
+    bool frozen = false;
+    GroupUsage usage = {};
+  };
+  std::map<Group, State> groups;
+
+  [[nodiscard]] std::string capabilities() const override { return "fake"; }
+  [[nodiscard]] bool available() const override { return true; }
+  Result<GroupPaths> create(const Group& group, const Limits& limits) override {
+    if (group.step && !groups.contains({group.job})) return missing(group);
+    groups[group].limits = limits;
+    return GroupPaths{};
+  }
+  Result<void> update(const Group& group, const Limits& limits) override {
+    TRY(find(group))->limits = limits;
+    return {};
+  }
+  [[nodiscard]] GroupPaths paths(const Group&) const override { return {}; }
+  Result<void> add(const Group& group, Pid pid) override {
+    TRY(find(group))->processes.insert(pid);
+    return {};
+  }
+  Result<std::vector<Pid>> processes(const Group& group) override {
+    const auto* state = TRY(find(group));
+    return std::vector<Pid>(state->processes.begin(), state->processes.end());
+  }
+  Result<void> freeze(const Group& group, bool frozen) override {
+    TRY(find(group))->frozen = frozen;
+    return {};
+  }
+  Result<Killed> kill(const Group& group, Millis) override {
+    auto* state = TRY(find(group));
+    const Killed killed{.count = static_cast<int>(state->processes.size())};
+    state->processes.clear();
+    return killed;
+  }
+  Result<GroupUsage> usage(const Group& group) override { return TRY(find(group))->usage; }
+  Result<void> remove(const Group& group) override {
+    if (const auto found = groups.find(group);
+        found != groups.end() && !found->second.processes.empty()) {
+      return fail(Error::Code::unavailable, "job {} has processes", group.job);
+    }
+    std::erase_if(groups, [&](const auto& item) {
+      return item.first == group || (!group.step && item.first.job == group.job);
+    });
+    return {};
+  }
+  Result<std::vector<JobId>> jobs() override {
+    std::vector<JobId> found;
+    for (const auto& [group, state] : groups) {
+      if (!group.step) found.push_back(group.job);
+    }
+    return found;
+  }
+
+ private:
+  static tl::unexpected<Error> missing(const Group& group) {
+    return fail(Error::Code::not_found, "no group of job {}", group.job);
+  }
+  Result<State*> find(const Group& group) {
+    const auto found = groups.find(group);
+    if (found == groups.end()) return missing(group);
+    return &found->second;
+  }
+};
+
+}  // namespace aliquot::node

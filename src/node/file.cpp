@@ -1,0 +1,81 @@
+#include "node/file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "node/process.hpp"
+
+namespace aliquot::node {
+
+tl::unexpected<Error> system_error(int error, std::string_view what,
+                                   const std::filesystem::path& path) {
+  Error::Code code = Error::Code::internal;
+  if (error == ENOENT || error == ENOTDIR) code = Error::Code::not_found;
+  if (error == EACCES || error == EPERM) code = Error::Code::permission_denied;
+  if (error == EEXIST) code = Error::Code::already_exists;
+  if (error == EBUSY || error == EAGAIN || error == ENOSPC) code = Error::Code::unavailable;
+  return fail(code, "{} {}: {}", what, path.string(), std::strerror(error));
+}
+
+Result<void> write_whole(const std::filesystem::path& path, std::string_view text, mode_t mode,
+                         bool durable) {
+  auto temporary = path;
+  temporary += fmt::format(".{}.tmp", getpid());
+  unlink(temporary.c_str());
+  {
+    const Fd fd(
+        open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!fd) return system_error(errno, "cannot write", temporary);
+    auto left = text;
+    while (!left.empty()) {
+      const ssize_t n = write(fd.get(), left.data(), left.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) {
+        const int error = errno;
+        unlink(temporary.c_str());
+        return system_error(error, "cannot write", temporary);
+      }
+      left.remove_prefix(static_cast<std::size_t>(n));
+    }
+    if (fchmod(fd.get(), mode) != 0 || (durable && fsync(fd.get()) != 0)) {
+      const int error = errno;
+      unlink(temporary.c_str());
+      return system_error(error, "cannot write", temporary);
+    }
+  }
+  if (rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    unlink(temporary.c_str());
+    return system_error(error, "cannot write", path);
+  }
+  if (durable) {
+    const Fd folder(open(path.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!folder || fsync(folder.get()) != 0) return system_error(errno, "cannot sync", path);
+  }
+  return {};
+}
+
+Result<std::string> read_whole(const std::filesystem::path& path, std::size_t limit) {
+  const Fd fd(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd) return system_error(errno, "cannot read", path);
+  std::string text;
+  std::array<char, 16384> buffer;  // NOLINT: written before it is read
+  while (true) {
+    const ssize_t n = read(fd.get(), buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return system_error(errno, "cannot read", path);
+    if (n == 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(n));
+    if (text.size() > limit) {
+      return fail(Error::Code::out_of_range, "{} is larger than {} bytes", path.string(), limit);
+    }
+  }
+}
+
+}  // namespace aliquot::node

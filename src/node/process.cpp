@@ -1,0 +1,217 @@
+#include "node/process.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <unordered_set>
+
+#include "base/text.hpp"
+
+namespace aliquot::node {
+namespace {
+
+// Files of /proc have no size; most fit into the first read.
+std::optional<std::string> read_proc(const char* path) {
+  const Fd fd(open(path, O_RDONLY | O_CLOEXEC));
+  if (!fd) return std::nullopt;
+  std::string text;
+  std::array<char, 4096> buffer;  // NOLINT: written before it is read
+  while (true) {
+    const ssize_t n = read(fd.get(), buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return std::nullopt;
+    if (n == 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+}
+
+int pidfd_open(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+int pidfd_send_signal(int fd, int signal) {
+  return static_cast<int>(syscall(SYS_pidfd_send_signal, fd, signal, nullptr, 0));
+}
+
+std::int64_t mono_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+}
+
+void sleep_ms(long ms) {
+  const timespec time{ms / 1000, ms % 1000 * 1'000'000};
+  nanosleep(&time, nullptr);
+}
+
+}  // namespace
+
+void Fd::reset(int fd) {
+  if (fd_ >= 0) close(fd_);
+  fd_ = fd;
+}
+
+std::optional<ProcessInfo> read_process(Pid pid) {
+  const auto text = read_proc(fmt::format("/proc/{}/stat", pid.value()).c_str());
+  if (!text) return std::nullopt;
+  // 7 (a name with ) in it) S 1 7 7 …: the name ends at the last parenthesis.
+  const auto name_end = text->rfind(')');
+  if (name_end == std::string::npos || name_end + 2 > text->size()) return std::nullopt;
+  const auto fields = split(std::string_view(*text).substr(name_end + 2), ' ');
+  if (fields.size() < 20) return std::nullopt;
+  const auto parent = parse_digits(fields[1]);
+  const auto session = parse_digits(fields[3]);
+  const auto start = parse_digits(fields[19]);
+  if (!parent || !session || !start || fields[0].empty()) return std::nullopt;
+  return ProcessInfo{.ref = {pid, static_cast<std::uint64_t>(*start)},
+                     .parent = Pid(static_cast<pid_t>(*parent)),
+                     .session = Pid(static_cast<pid_t>(*session)),
+                     .state = fields[0].front()};
+}
+
+std::vector<ProcessInfo> all_processes() {
+  std::vector<ProcessInfo> all;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc"), closedir);
+  if (!folder) return all;
+  while (const dirent* entry = readdir(folder.get())) {
+    const auto pid = parse_digits(entry->d_name);
+    if (!pid) continue;
+    if (auto process = read_process(Pid(static_cast<pid_t>(*pid)))) all.push_back(*process);
+  }
+  return all;
+}
+
+Result<Fd> open_process(const ProcessRef& process) {
+  Fd fd(pidfd_open(process.pid.value()));
+  // Looked up after the descriptor is there: from then on the pid cannot change hands unseen.
+  const auto now = read_process(process.pid);
+  if (!fd || !now || now->ref != process) {
+    return fail(Error::Code::not_found, "process {} has ended", process.pid);
+  }
+  return fd;
+}
+
+bool is_alive(const ProcessRef& process) {
+  const auto now = read_process(process.pid);
+  return now && now->ref == process && now->state != 'Z' && now->state != 'X';
+}
+
+std::string boot_id() {
+  auto text = read_proc("/proc/sys/kernel/random/boot_id").value_or("");
+  while (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+std::optional<std::string> environment_of(Pid pid, std::string_view name) {
+  const auto text = read_proc(fmt::format("/proc/{}/environ", pid.value()).c_str());
+  if (!text) return std::nullopt;
+  for (const auto variable : split(*text, '\0')) {
+    if (variable.size() > name.size() && variable.starts_with(name) &&
+        variable[name.size()] == '=') {
+      return std::string(variable.substr(name.size() + 1));
+    }
+  }
+  return std::nullopt;
+}
+
+std::string make_mark(JobId job) {
+  std::array<unsigned char, 8> random{};
+  if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {
+    std::abort();  // a kernel without randomness is not one we run on
+  }
+  std::string mark = fmt::format("{}:", job);
+  for (const auto byte : random) mark += fmt::format("{:02x}", byte);
+  return mark;
+}
+
+// Anyone can write any mark into an environment of their own: it counts for one user's processes.
+static bool is_marked(const Search& search, Pid pid) {
+  if (search.mark.empty()) return false;
+  if (search.marked_uid) {
+    struct stat info {};
+    const auto path = fmt::format("/proc/{}", pid.value());
+    if (stat(path.c_str(), &info) != 0 || info.st_uid != search.marked_uid->value()) return false;
+  }
+  return environment_of(pid, kMarkVariable) == search.mark;
+}
+
+std::vector<ProcessRef> find_processes(const Search& search) {
+  const auto all = all_processes();
+  std::unordered_set<pid_t> members;
+  const pid_t self = getpid();
+  for (const auto& process : all) {
+    const pid_t pid = process.ref.pid.value();
+    if (process.state == 'Z' || pid == self) continue;
+    if ((search.ancestor && process.parent == *search.ancestor) ||
+        (search.session && process.session == *search.session) ||
+        is_marked(search, process.ref.pid)) {
+      members.insert(pid);
+    }
+  }
+  // Children of members, until there are no more. The list is in no useful order.
+  for (bool grown = true; grown;) {
+    grown = false;
+    for (const auto& process : all) {
+      if (members.contains(process.parent.value()) && process.state != 'Z' &&
+          process.ref.pid.value() != self) {
+        grown |= members.insert(process.ref.pid.value()).second;
+      }
+    }
+  }
+  std::vector<ProcessRef> found;
+  for (const auto& process : all) {
+    if (!members.contains(process.ref.pid.value())) continue;
+    if (search.ancestor && process.ref.pid == *search.ancestor) continue;
+    if (search.steps_only && !environment_of(process.ref.pid, "SLURM_STEP_ID")) continue;
+    found.push_back(process.ref);
+  }
+  return found;
+}
+
+int signal_processes(const std::vector<ProcessRef>& processes, int signal) {
+  int count = 0;
+  for (const auto& process : processes) {
+    const auto fd = open_process(process);
+    if (fd && pidfd_send_signal(fd->get(), signal) == 0) ++count;
+  }
+  return count;
+}
+
+Killed kill_tree(const Search& search, Millis patience) {
+  Killed killed;
+  const std::int64_t deadline = mono_ms() + patience.value();
+  std::vector<ProcessRef> seen;
+  for (long pause = 1;; pause = std::min(pause * 2, 20L)) {
+    auto left = find_processes(search);
+    if (left.empty()) return killed;
+    // Stopped first, until there is nobody new: what is stopped cannot fork.
+    for (int round = 0; round < 10; ++round) {
+      signal_processes(left, SIGSTOP);
+      auto again = find_processes(search);
+      const bool same = again.size() == left.size();
+      left = std::move(again);
+      if (same) break;
+    }
+    for (const auto& process : left) {
+      if (std::ranges::find(seen, process) == seen.end()) seen.push_back(process);
+    }
+    signal_processes(left, SIGKILL);
+    killed.count = static_cast<int>(seen.size());
+    if (mono_ms() >= deadline) {
+      killed.all_gone = find_processes(search).empty();
+      return killed;
+    }
+    sleep_ms(pause);
+  }
+}
+
+}  // namespace aliquot::node

@@ -1,0 +1,373 @@
+#include "node/spawn.hpp"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "node/cgroup_file.hpp"
+
+namespace aliquot::node {
+namespace {
+
+// What the child says: a failure, or that its stderr comes with this.
+struct Word {
+  SpawnStage stage;
+  int error;
+};
+
+constexpr int kLastSignal = 64;
+constexpr std::size_t kNumberSize = 24;
+
+// All the child needs, made before it exists: between fork and exec nothing may allocate, because
+// another thread may have held the allocator's lock.
+struct Plan {
+  const SpawnSpec* spec;
+  std::vector<char*> argv;
+  std::vector<char*> envp;
+  std::string pid_variable;  // with room for the number behind =
+  std::vector<gid_t> groups;
+  std::vector<std::string> joins;
+  bool change_identity = false;
+  int channel = -1;
+};
+
+Plan make_plan(const SpawnSpec& spec) {
+  Plan plan;
+  plan.spec = &spec;
+  const auto pointer = [](const std::string& text) { return const_cast<char*>(text.c_str()); };
+  for (const auto& word : spec.argv) plan.argv.push_back(pointer(word));
+  plan.argv.push_back(nullptr);
+  for (const auto& variable : spec.environment) plan.envp.push_back(pointer(variable));
+  if (!spec.pid_variable.empty()) {
+    plan.pid_variable = spec.pid_variable + "=" + std::string(kNumberSize, '\0');
+    plan.envp.push_back(nullptr);  // filled in by the child
+  }
+  plan.envp.push_back(nullptr);
+  for (const auto gid : spec.identity.groups) plan.groups.push_back(gid.value());
+  plan.joins = join_files(spec.group);
+  plan.change_identity = geteuid() == 0;
+  return plan;
+}
+
+[[noreturn]] void give_up(const Plan& plan, SpawnStage stage, int error) {
+  const Word word{stage, error};
+  static_cast<void>(send(plan.channel, &word, sizeof word, MSG_NOSIGNAL));
+  _exit(127);
+}
+
+// To the child's own stderr.
+void tell(const Plan& plan, std::initializer_list<const char*> parts) {
+  if (plan.spec->message_prefix.empty()) return;
+  std::array<iovec, 12> pieces{};
+  std::size_t n = 0;
+  const auto add = [&](const char* text) {
+    pieces[n++] = {const_cast<char*>(text), std::strlen(text)};
+  };
+  add(plan.spec->message_prefix.c_str());
+  for (const char* part : parts) add(part);
+  add("\n");
+  if (writev(STDERR_FILENO, pieces.data(), static_cast<int>(n)) < 0) return;  // nobody to tell
+}
+
+void reset_signals() {
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  for (int signal = 1; signal <= kLastSignal; ++signal) sigaction(signal, &action, nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+// The system calls themselves: glibc's functions would try to tell threads that this process does
+// not have. And then the check that there is no way back.
+int take_identity(const Plan& plan) {
+  const uid_t uid = plan.spec->identity.uid.value();
+  const gid_t gid = plan.spec->identity.gid.value();
+  if (!plan.change_identity) return uid == geteuid() ? 0 : EPERM;
+  if (syscall(SYS_setgroups, plan.groups.size(), plan.groups.data()) != 0) return errno;
+  if (syscall(SYS_setresgid, gid, gid, gid) != 0) return errno;
+  if (syscall(SYS_setresuid, uid, uid, uid) != 0) return errno;
+  uid_t real = 0;
+  uid_t effective = 0;
+  uid_t saved = 0;
+  if (getresuid(&real, &effective, &saved) != 0) return errno;
+  if (real != uid || effective != uid || saved != uid || getegid() != gid) return EPERM;
+  if (uid != 0 && syscall(SYS_setresuid, -1, 0, -1) == 0) return EPERM;
+  return 0;
+}
+
+// Above 2, so that filling 0, 1 and 2 overwrites none of it.
+int above_stdio(int fd) {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  close(fd);
+  errno = error;
+  return moved;
+}
+
+int open_input(const Plan& plan) {
+  return std::visit(
+      [](const auto& source) {
+        using Source = std::decay_t<decltype(source)>;
+        if constexpr (std::is_same_v<Source, Null>) {
+          return open("/dev/null", O_RDONLY | O_CLOEXEC);
+        } else if constexpr (std::is_same_v<Source, FromFile>) {
+          return open(source.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
+        } else {
+          return fcntl(source.fd, F_DUPFD_CLOEXEC, 3);
+        }
+      },
+      plan.spec->in);
+}
+
+template <class Sink>
+int open_output(const Sink& sink, int std_out) {
+  return std::visit(
+      [std_out](const auto& target) {
+        using Target = std::decay_t<decltype(target)>;
+        if constexpr (std::is_same_v<Target, Null>) {
+          return open("/dev/null", O_WRONLY | O_CLOEXEC);
+        } else if constexpr (std::is_same_v<Target, ToFile>) {
+          // Always at the end: stdout, stderr and our own messages may share the file.
+          return open(
+              target.path.c_str(),
+              O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | (target.append ? 0 : O_TRUNC),
+              0666);
+        } else if constexpr (std::is_same_v<Target, FromFd>) {
+          return fcntl(target.fd, F_DUPFD_CLOEXEC, 3);
+        } else {
+          return fcntl(std_out, F_DUPFD_CLOEXEC, 3);
+        }
+      },
+      sink);
+}
+
+void hand_back_stderr(const Plan& plan) {
+  Word word{SpawnStage::exec, 0};
+  iovec piece{&word, sizeof word};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  const int fd = STDERR_FILENO;
+  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  static_cast<void>(sendmsg(plan.channel, &message, MSG_NOSIGNAL));
+}
+
+// snprintf is not for here.
+void put_number(char* out, long number) {
+  std::array<char, kNumberSize> digits{};
+  std::size_t n = 0;
+  do {
+    digits[n++] = static_cast<char>('0' + number % 10);
+    number /= 10;
+  } while (number > 0);
+  while (n > 0) *out++ = digits[--n];
+  *out = '\0';
+}
+
+[[noreturn]] void become(Plan& plan, pid_t parent) {
+  const SpawnSpec& spec = *plan.spec;
+  reset_signals();
+  // Out of the way of 0, 1 and 2.
+  if (plan.channel <= STDERR_FILENO) plan.channel = above_stdio(plan.channel);
+  if (spec.new_session && setsid() < 0) give_up(plan, SpawnStage::fork, errno);
+
+  for (const auto& file : plan.joins) {
+    const int fd = open(file.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 || write(fd, "0", 1) != 1) give_up(plan, SpawnStage::cgroup, errno);
+    close(fd);
+  }
+  for (const auto& limit : spec.limits) {
+    const rlimit value{limit.soft, limit.hard};
+    if (syscall(SYS_prlimit64, 0, limit.resource, &value, nullptr) != 0) {
+      give_up(plan, SpawnStage::limits, errno);
+    }
+  }
+  if (const int error = take_identity(plan); error != 0) {
+    give_up(plan, SpawnStage::identity, error);
+  }
+  umask(spec.umask);
+
+  int directory_error = 0;
+  if (chdir(spec.directory.c_str()) != 0) {
+    directory_error = errno;
+    if (spec.fallback_directory.empty() || chdir(spec.fallback_directory.c_str()) != 0) {
+      give_up(plan, SpawnStage::directory, directory_error);
+    }
+  }
+  const int in = above_stdio(open_input(plan));
+  if (in < 0) give_up(plan, SpawnStage::std_in, errno);
+  const int out = above_stdio(open_output(spec.out, -1));
+  if (out < 0) give_up(plan, SpawnStage::std_out, errno);
+  const int err = above_stdio(open_output(spec.err, out));
+  if (err < 0) give_up(plan, SpawnStage::std_err, errno);
+  if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0) {
+    give_up(plan, SpawnStage::std_err, errno);
+  }
+  if (directory_error != 0) {
+    tell(plan,
+         {"couldn't chdir to `", spec.directory.c_str(), "': ", strerrordesc_np(directory_error),
+          ": going to ", spec.fallback_directory.c_str(), " instead"});
+  }
+  hand_back_stderr(plan);
+  if (syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) != 0) {
+    give_up(plan, SpawnStage::exec, errno);
+  }
+  if (spec.death_signal) {
+    // After the change of identity, which would clear it. The parent may be gone by now.
+    prctl(PR_SET_PDEATHSIG, *spec.death_signal, 0, 0, 0);
+    if (getppid() != parent) _exit(127);
+  }
+  if (!plan.pid_variable.empty()) {
+    put_number(plan.pid_variable.data() + spec.pid_variable.size() + 1, getpid());
+    plan.envp[plan.envp.size() - 2] = plan.pid_variable.data();
+  }
+  execve(spec.file.c_str(), plan.argv.data(), plan.envp.data());
+  const int error = errno;
+  tell(plan, {"execve(): ", spec.file.c_str(), ": ", strerrordesc_np(error)});
+  give_up(plan, SpawnStage::exec, error);
+}
+
+// Born inside the group, where the kernel and v2 allow it: moving a process costs milliseconds.
+pid_t fork_into(Plan* plan) {
+  const auto unified = plan->spec->group.folders.find("");
+  if (unified != plan->spec->group.folders.end()) {
+    const Fd folder(open(unified->second.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    clone_args arguments{};
+    arguments.flags = CLONE_INTO_CGROUP;
+    arguments.exit_signal = SIGCHLD;
+    arguments.cgroup = static_cast<__u64>(folder.get());
+    if (folder) {
+      auto joins = std::move(plan->joins);
+      plan->joins.clear();
+      const auto pid = static_cast<pid_t>(syscall(SYS_clone3, &arguments, sizeof arguments));
+      if (pid >= 0) return pid;
+      plan->joins = std::move(joins);
+    }
+  }
+  return fork();
+}
+
+std::string describe(const SpawnSpec& spec, SpawnStage stage, int error) {
+  const auto* why = std::strerror(error);
+  const auto file = [&](const char* name, const auto& where) {
+    std::string path;
+    std::visit(
+        [&](const auto& target) {
+          if constexpr (requires { target.path; }) path = target.path;
+        },
+        where);
+    return fmt::format("Could not open {} file {}: {}", name, path, why);
+  };
+  switch (stage) {
+    case SpawnStage::fork:
+      return fmt::format("fork: {}", why);
+    case SpawnStage::cgroup:
+      return fmt::format("cannot join the job's cgroup: {}", why);
+    case SpawnStage::identity:
+      return fmt::format("cannot become user {}: {}", spec.identity.uid, why);
+    case SpawnStage::limits:
+      return fmt::format("cannot set the resource limits: {}", why);
+    case SpawnStage::directory:
+      return fmt::format("couldn't chdir to `{}': {}", spec.directory, why);
+    case SpawnStage::std_in:
+      return file("stdin", spec.in);
+    case SpawnStage::std_out:
+      return file("stdout", spec.out);
+    case SpawnStage::std_err:
+      return file("stderr", spec.err);
+    case SpawnStage::exec:
+      return fmt::format("execve(): {}: {}", spec.file, why);
+  }
+  return why;
+}
+
+SpawnFailure failure(const SpawnSpec& spec, SpawnStage stage, int error) {
+  return {.stage = stage, .error = error, .what = describe(spec, stage, error)};
+}
+
+}  // namespace
+
+tl::expected<Starting, SpawnFailure> begin_spawn(const SpawnSpec& spec) {
+  std::array<int, 2> pair{};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) {
+    return tl::unexpected<SpawnFailure>(failure(spec, SpawnStage::fork, errno));
+  }
+  Fd ours(pair[0]);
+  const Fd theirs(pair[1]);
+  auto plan = make_plan(spec);
+  plan.channel = theirs.get();
+  const pid_t parent = getpid();
+
+  // Blocked until the child has put its own handlers away.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t pid = fork_into(&plan);
+  const int error = errno;
+  if (pid == 0) become(plan, parent);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (pid < 0) return tl::unexpected<SpawnFailure>(failure(spec, SpawnStage::fork, error));
+  return Starting{.pid = Pid(pid), .channel = std::move(ours), .std_err = {}};
+}
+
+tl::expected<Progress, SpawnFailure> advance(Starting* starting, const SpawnSpec& spec) {
+  Word word{};
+  iovec piece{&word, sizeof word};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  ssize_t n = 0;
+  do {
+    n = recvmsg(starting->channel.get(), &message, MSG_CMSG_CLOEXEC);
+  } while (n < 0 && errno == EINTR);
+  if (n != static_cast<ssize_t>(sizeof word))
+    return Progress::running;  // closed by exec, or by death
+  if (const cmsghdr* header = CMSG_FIRSTHDR(&message);
+      header != nullptr && header->cmsg_type == SCM_RIGHTS) {
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+    starting->std_err.reset(fd);
+    return Progress::pending;
+  }
+  while (waitpid(starting->pid.value(), nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return tl::unexpected<SpawnFailure>(failure(spec, word.stage, word.error));
+}
+
+tl::expected<Pid, SpawnFailure> spawn(const SpawnSpec& spec) {
+  auto starting = begin_spawn(spec);
+  if (!starting) return tl::unexpected<SpawnFailure>(starting.error());
+  while (true) {
+    const auto progress = advance(&*starting, spec);
+    if (!progress) return tl::unexpected<SpawnFailure>(progress.error());
+    if (*progress == Progress::running) return starting->pid;
+  }
+}
+
+}  // namespace aliquot::node

@@ -1,0 +1,326 @@
+#include "node/stepd/supervisor.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "base/timestamp.hpp"
+#include "node/stepd/files.hpp"
+
+namespace aliquot::node {
+namespace {
+
+// What a job that could not open its files ends with in Slurm: 0:53.
+constexpr int kIoFailedSignal = 53;
+constexpr Millis kKillPatience = seconds(20);
+
+std::int64_t clock_ms(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+}
+// Goes on while the machine sleeps, as time limits should.
+std::int64_t now_ms() { return clock_ms(CLOCK_BOOTTIME); }
+std::int64_t wall_ms() { return clock_ms(CLOCK_REALTIME); }
+
+std::int64_t to_ms(const timeval& time) { return time.tv_sec * 1000 + time.tv_usec / 1000; }
+
+SpawnSpec make_spec(const Launch& launch) {
+  SpawnSpec spec;
+  spec.identity = {.uid = Uid(launch.uid), .gid = Gid(launch.gid)};
+  for (const auto gid : launch.groups) spec.identity.groups.emplace_back(gid);
+  spec.file = launch.script;
+  spec.argv = {launch.script};
+  spec.argv.insert(spec.argv.end(), launch.arguments.begin(), launch.arguments.end());
+  spec.environment = launch.environment;
+  spec.directory = launch.work_dir;
+  spec.fallback_directory = "/tmp";
+  if (!launch.std_in.empty()) spec.in = FromFile{launch.std_in};
+  if (!launch.std_out.empty()) spec.out = ToFile{launch.std_out, launch.append};
+  if (launch.std_err.empty() || launch.std_err == launch.std_out) {
+    spec.err = LikeStdout{};
+  } else {
+    spec.err = ToFile{launch.std_err, launch.append};
+  }
+  spec.umask = launch.umask;
+  spec.limits = launch.limits;
+  spec.group = launch.group;
+  spec.pid_variable = "SLURM_TASK_PID";
+  spec.message_prefix = "slurmstepd-" + launch.node + ": error: ";
+  return spec;
+}
+
+}  // namespace
+
+Supervisor::Supervisor(Launch launch, std::filesystem::path directory)
+    : launch_(std::move(launch)), directory_(std::move(directory)), spec_(make_spec(launch_)) {
+  record_.job_id = launch_.job_id;
+  record_.attempt = launch_.attempt;
+}
+
+ExitRecord Supervisor::run() {
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  sigaddset(&wanted, SIGCHLD);
+  sigaddset(&wanted, SIGTERM);
+  sigprocmask(SIG_BLOCK, &wanted, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGHUP, SIG_IGN);
+  signals_.reset(signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+  // For writing too, so that it never ends when the daemon closes its side.
+  control_.reset(
+      open((directory_ / kControlFile).c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
+  start();
+  while (!done()) {
+    std::array<pollfd, 3> fds = {pollfd{signals_.get(), POLLIN, 0},
+                                 pollfd{control_.get(), POLLIN, 0},
+                                 pollfd{starting_ ? starting_->channel.get() : -1, POLLIN, 0}};
+    if (poll(fds.data(), fds.size(), poll_timeout()) < 0 && errno != EINTR) break;
+    if (fds[2].revents != 0) on_starting();
+    if (fds[0].revents != 0) on_signals();
+    if (fds[1].revents != 0) on_control();
+    on_time();
+  }
+  finish();
+  return record_;
+}
+
+// The script has ended: so has the job, unless it is being ended and others still have their grace.
+bool Supervisor::done() const {
+  if (starting_ || shell_) return false;
+  return !ending_ || !children_left_;
+}
+
+void Supervisor::start() {
+  record_.start_ms = wall_ms();
+  started_at_ = now_ms();
+  auto starting = begin_spawn(spec_);
+  if (!starting) return fail_launch(starting.error());
+  shell_ = starting->pid;
+  children_left_ = true;
+  starting_ = std::move(*starting);
+}
+
+void Supervisor::fail_launch(const SpawnFailure& failure) {
+  starting_.reset();
+  shell_.reset();
+  record_.reason = EndReason::launch_failed;
+  record_.detail = failure.what;
+  switch (failure.stage) {
+    case SpawnStage::std_in:
+    case SpawnStage::std_out:
+    case SpawnStage::std_err:
+      record_.exit_signal = kIoFailedSignal;
+      break;
+    case SpawnStage::exec:
+      record_.exit_code = failure.error;
+      break;
+    default:
+      record_.exit_code = 1;
+  }
+}
+
+void Supervisor::on_starting() {
+  const auto progress = advance(&*starting_, spec_);
+  if (!progress) return fail_launch(progress.error());
+  if (starting_->std_err) job_stderr_ = std::move(starting_->std_err);
+  if (*progress == Progress::running) starting_.reset();
+}
+
+void Supervisor::on_signals() {
+  signalfd_siginfo info{};
+  while (read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    if (info.ssi_signo == SIGTERM) begin_end(EndReason::cancelled, "");
+  }
+  reap();
+}
+
+void Supervisor::reap() {
+  while (true) {
+    int status = 0;
+    const pid_t pid = waitpid(-1, &status, WNOHANG);
+    if (pid < 0 && errno == EINTR) continue;
+    if (pid <= 0) {
+      children_left_ = pid == 0;
+      return;
+    }
+    if (!shell_ || pid != shell_->value()) continue;
+    // Told before the script is: what a failed start says must not be taken for its end.
+    while (starting_) on_starting();
+    if (record_.reason != EndReason::launch_failed) {
+      record_.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+      record_.exit_signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    }
+    shell_.reset();
+  }
+}
+
+void Supervisor::on_control() {
+  std::array<char, 4096> buffer{};
+  ssize_t n = 0;
+  while ((n = read(control_.get(), buffer.data(), buffer.size())) > 0) {
+    control_text_.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+  for (auto end = control_text_.find('\n'); end != std::string::npos;
+       end = control_text_.find('\n')) {
+    if (const auto command = command_from_line(control_text_.substr(0, end))) obey(*command);
+    control_text_.erase(0, end + 1);
+  }
+}
+
+void Supervisor::obey(const Command& command) {
+  struct Visitor {
+    Supervisor* self;
+    void operator()(const CancelCommand& cancel) const {
+      self->begin_end(EndReason::cancelled, cancel.cause);
+    }
+    void operator()(const SignalCommand& one) const { self->signal(one.number, one.target); }
+    void operator()(const SuspendCommand&) const { self->suspend(); }
+    void operator()(const ResumeCommand&) const { self->resume(); }
+    void operator()(const LimitCommand& limit) const {
+      self->launch_.time_limit_ms =
+          limit.limit ? std::optional(limit.limit->value()) : std::nullopt;
+    }
+  };
+  std::visit(Visitor{this}, command);
+}
+
+std::optional<std::int64_t> Supervisor::deadline() const {
+  if (!launch_.time_limit_ms) return std::nullopt;
+  return started_at_ + suspended_ms_ + *launch_.time_limit_ms;
+}
+
+std::optional<std::int64_t> Supervisor::early_signal_at() const {
+  const auto end = deadline();
+  // Not before it runs: there is nobody yet to hear it.
+  if (!end || !launch_.signal || early_signal_sent_ || starting_) return std::nullopt;
+  return *end - launch_.signal->before_s * 1000;
+}
+
+int Supervisor::poll_timeout() const {
+  std::optional<std::int64_t> next = kill_at_;
+  if (!ending_ && !suspended_at_) {
+    next = deadline();
+    if (const auto early = early_signal_at(); early && *early < *next) next = early;
+  }
+  if (!next) return -1;
+  return static_cast<int>(std::clamp<std::int64_t>(*next - now_ms(), 0, 3'600'000));
+}
+
+void Supervisor::on_time() {
+  const std::int64_t now = now_ms();
+  if (ending_) {
+    if (kill_at_ && now >= *kill_at_) {
+      kill_all();
+      // What is stuck in the kernel dies when it comes out; until then the job has not ended.
+      kill_at_ = now_ms() + kKillPatience.value();
+    }
+    return;
+  }
+  if (suspended_at_) return;
+  if (const auto early = early_signal_at(); early && now >= *early) {
+    early_signal_sent_ = true;
+    signal(launch_.signal->number, launch_.signal->batch_only ? Target::batch : Target::steps);
+  }
+  if (const auto end = deadline(); end && now >= *end) {
+    begin_end(EndReason::timeout, "DUE TO TIME LIMIT");
+  }
+}
+
+void Supervisor::begin_end(EndReason reason, const std::string& cause) {
+  if (ending_ || !shell_) return;
+  ending_ = true;
+  record_.reason = reason;
+  say(fmt::format("*** JOB {} ON {} CANCELLED AT {} {}{}***", launch_.job_id, launch_.node,
+                  format_timestamp(WallTime(wall_ms())), cause, cause.empty() ? "" : " "));
+  kill_at_ = now_ms() + launch_.kill_wait_ms;
+  resume();
+  const auto all = find_processes({.ancestor = Pid(getpid())});
+  signal_processes(all, SIGCONT);
+  signal_processes(all, SIGTERM);
+}
+
+void Supervisor::suspend() {
+  if (suspended_at_ || ending_) return;
+  suspended_at_ = now_ms();
+  if (!freeze_group(launch_.group, true)) {
+    signal_processes(find_processes({.ancestor = Pid(getpid())}), SIGSTOP);
+  }
+}
+
+void Supervisor::resume() {
+  if (!suspended_at_) return;
+  suspended_ms_ += now_ms() - *suspended_at_;
+  suspended_at_.reset();
+  if (!freeze_group(launch_.group, false)) {
+    signal_processes(find_processes({.ancestor = Pid(getpid())}), SIGCONT);
+  }
+}
+
+void Supervisor::signal(int number, Target target) {
+  if (target == Target::batch) {
+    if (shell_) kill(shell_->value(), number);  // not yet waited for: still ours
+    return;
+  }
+  signal_processes(
+      find_processes({.ancestor = Pid(getpid()), .steps_only = target == Target::steps}), number);
+}
+
+void Supervisor::kill_all() {
+  const auto in_tree = kill_tree({.ancestor = Pid(getpid())}, kKillPatience);
+  const auto in_group = kill_group(launch_.group, kKillPatience);
+  record_.leftovers += in_tree.count + in_group.count;
+  if (!in_tree.all_gone || !in_group.all_gone) {
+    record_.detail = "some processes of the job would not die";
+  }
+  reap();
+}
+
+void Supervisor::finish() {
+  resume();
+  reap();
+  // As a subreaper we have no children left only if the job has no processes left.
+  while (children_left_ || !group_processes(launch_.group).empty()) {
+    kill_all();
+    if (children_left_) usleep(1000);
+  }
+  const auto usage = group_usage(launch_.group);
+  rusage children{};
+  getrusage(RUSAGE_CHILDREN, &children);
+  record_.user_cpu_ms =
+      std::max(to_ms(children.ru_utime), usage.user_cpu.value_or(Millis(0)).value());
+  record_.system_cpu_ms =
+      std::max(to_ms(children.ru_stime), usage.system_cpu.value_or(Millis(0)).value());
+  record_.max_rss = usage.memory_peak.value_or(Bytes(children.ru_maxrss * 1024)).value();
+  record_.oom_kills = usage.oom_kills;
+  record_.suspended_ms = suspended_ms_;
+  if (usage.oom_kills > 0) {
+    if (record_.reason == EndReason::none) record_.reason = EndReason::oom;
+    say(
+        fmt::format("Detected {} oom_kill event{} in StepId={}.batch. Some of the step tasks have "
+                    "been OOM Killed.",
+                    usage.oom_kills, usage.oom_kills == 1 ? "" : "s", launch_.job_id));
+  }
+  record_.end_ms = wall_ms();
+}
+
+// To the job's own stderr, opened by the job as the user. Never waits: it may be a full pipe.
+void Supervisor::say(const std::string& text) const {
+  if (!job_stderr_) return;
+  pollfd writable{job_stderr_.get(), POLLOUT, 0};
+  if (poll(&writable, 1, 0) <= 0) return;
+  const auto line = spec_.message_prefix + text + "\n";
+  if (write(job_stderr_.get(), line.data(), line.size()) < 0) return;  // full disk: nobody to tell
+}
+
+}  // namespace aliquot::node

@@ -1,0 +1,71 @@
+// One batch job from its start to its end, inside aliquot-stepd: starts the script, keeps the time
+// limit, does what the daemon says, leaves no process behind, and says how it ended. It needs
+// nobody: the daemon may die and come back as often as it likes. One thread, one poll loop.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/result.hpp"
+#include "node/launch.hpp"
+#include "node/process.hpp"
+#include "node/spawn.hpp"
+
+namespace aliquot::node {
+
+class Supervisor {
+ public:
+  // This process must be a subreaper, so that whatever the job leaves behind becomes our child.
+  Supervisor(Launch launch, std::filesystem::path directory);
+
+  // Blocks SIGCHLD and SIGTERM for good. Returns when nothing of the job is left.
+  ExitRecord run();
+
+ private:
+  void start();
+  void fail_launch(const SpawnFailure& failure);
+  void on_starting();
+  void on_signals();
+  void on_control();
+  void on_time();
+  void obey(const Command& command);
+
+  void reap();
+  void begin_end(EndReason reason, const std::string& cause);
+  void suspend();
+  void resume();
+  void signal(int number, Target target);
+  void kill_all();
+  void finish();
+  void say(const std::string& text) const;
+
+  [[nodiscard]] std::optional<std::int64_t> deadline() const;  // of the time limit
+  [[nodiscard]] std::optional<std::int64_t> early_signal_at() const;
+  [[nodiscard]] int poll_timeout() const;
+  [[nodiscard]] bool done() const;
+
+  Launch launch_;
+  std::filesystem::path directory_;
+  SpawnSpec spec_;
+  Fd signals_;
+  Fd control_;
+  std::string control_text_;  // the beginning of a line
+  Fd job_stderr_;
+  std::optional<Starting> starting_;
+  ExitRecord record_;
+
+  std::optional<Pid> shell_;     // the batch script, while it lives
+  bool children_left_ = false;   // ours or orphans of the job
+  std::int64_t started_at_ = 0;  // this and the rest: milliseconds since boot
+  std::optional<std::int64_t> suspended_at_;
+  std::int64_t suspended_ms_ = 0;
+  bool early_signal_sent_ = false;
+  bool ending_ = false;
+  std::optional<std::int64_t> kill_at_;
+};
+
+}  // namespace aliquot::node
