@@ -3,10 +3,10 @@ JOBS ?= $(shell nproc)
 export JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test bench fuzz tidy format clean deps-build deps-test deps-all
+.PHONY: help build run test bench fuzz tidy format clean update-shell-tests deps-build deps-test deps-all
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' Makefile
 
 build: deps-build ## build the release in build/release
 	@cmake --preset release >/dev/null
@@ -32,6 +32,12 @@ tidy: deps-all ## clang-tidy over the sources, warnings as errors
 
 format: deps-all ## format every source in place
 	@tools/format
+
+update-shell-tests: build ## write the expected files of tests/shell anew: read the difference
+	@for script in tests/shell/*.txt; do \
+	  ALIQUOT_BIN=build/release/bin tests/shell/transcript $$script >$${script%.txt}.expected; \
+	done
+	@git --no-pager diff --stat -- tests/shell
 
 clean: ## remove everything that was built
 	@rm -rf build

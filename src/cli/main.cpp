@@ -1,11 +1,14 @@
-// `aliquot`: reads the command line and runs the command. What each command does is in its own
-// file.
+// `aliquot`: reads the command line and runs the command. What each command
+// does is in its own file.
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <string>
+#include <vector>
 
+#include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/console.hpp"
+#include "sim/names.hpp"
 
 namespace aliquot::cli {
 namespace {
@@ -17,6 +20,22 @@ std::string named(const CLI::App& app) {
     return inner.empty() ? command->get_name() : command->get_name() + " " + inner;
   }
   return {};
+}
+
+// What is wrong with the command line, in one sentence. The library says only
+// that a command is missing where one was mistyped.
+std::string describe(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* inner = &app;
+  while (!inner->get_subcommands().empty()) inner = inner->get_subcommands().front();
+  const auto left = app.remaining(true);
+  if (error.get_exit_code() != static_cast<int>(CLI::ExitCodes::RequiredError) || left.empty() ||
+      inner->get_require_subcommand_min() == 0) {
+    return error.what();
+  }
+  if (left.front().substr(0, 1) == "-") return fmt::format("no option {}", quote(left.front()));
+  std::vector<std::string> known;
+  for (const auto* command : inner->get_subcommands(nullptr)) known.push_back(command->get_name());
+  return sim::unknown_name("command", left.front(), known).message;
 }
 
 int run(int argc, char** argv) {
@@ -33,7 +52,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     const auto command = named(app);
     complain(fmt::format("{}{} (try 'aliquot {}{}--help')", command.empty() ? "" : command + ": ",
-                         error.what(), command, command.empty() ? "" : " "));
+                         describe(app, error), command, command.empty() ? "" : " "));
     return kMisused;
   }
   return invocation.run();
