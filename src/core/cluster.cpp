@@ -25,8 +25,19 @@ std::size_t by_gpus(const Use& use) {
   return std::min(static_cast<std::size_t>(wholes), NodeState{}.jobs_by_gpus.size() - 1);
 }
 
+// Names are single words in messages and in the ledger's text form.
+bool is_word(std::string_view name) {
+  return !name.empty() && std::ranges::none_of(name, [](char letter) {
+    const auto code = static_cast<unsigned char>(letter);
+    return code <= ' ' || code == 0x7f;
+  });
+}
+
 Result<void> check_node(const Node& node) {
-  if (node.id.value().empty()) return fail(Error::Code::invalid_argument, "a node needs a name");
+  if (!is_word(node.id.value())) {
+    return fail(Error::Code::invalid_argument, "{} is no name for a node: it must be one word",
+                quote(node.id.value()));
+  }
   if (node.cpus < CpuMilli(0) || node.memory < Bytes(0)) {
     return fail(Error::Code::invalid_argument, "node {}: negative CPUs or memory", node.id);
   }
@@ -75,14 +86,17 @@ Result<NodeIndex> Cluster::add_node(Node node) {
   std::vector<Gpu> gpus = std::move(node.gpus);
   node.gpus.clear();
   names_.emplace(node.id.value(), index);
-  states_.push_back({.cpus_free = node.cpus, .memory_free = node.memory});
+  states_.push_back({.cpus_free = node.cpus, .memory_free = node.memory, .units = units_of(node)});
   first_gpu_.push_back(gpu_states_.size());
   nodes_.push_back(std::move(node));
+  const std::size_t known_models = models_.size();
+  const std::uint64_t known_slices = slice_models_;
   for (Gpu& gpu : gpus) {
-    if (auto added = add_gpu(index, std::move(gpu)); !added) {
+    if (auto added = append_gpu(index, std::move(gpu)); !added) {
       // All or nothing: the node is the last one, so it comes off again.
+      models_.resize(known_models);
+      slice_models_ = known_slices;
       gpu_states_.resize(first_gpu_.back());
-      gpu_models_.resize(first_gpu_.back());
       for (const Gpu& placed : nodes_.back().gpus) {
         if (placed.health != Health::ok) continue;
         compute_free_ -= nodes_.back().compute_limit;
@@ -101,9 +115,17 @@ Result<NodeIndex> Cluster::add_node(Node node) {
 
 Result<void> Cluster::add_gpu(NodeIndex node, Gpu gpu) {
   if (node >= nodes_.size()) return fail(Error::Code::not_found, "no node number {}", node);
+  TRY(append_gpu(node, std::move(gpu)));
+  changed(node);
+  return {};
+}
+
+Result<void> Cluster::append_gpu(NodeIndex node, Gpu gpu) {
   Node& host = nodes_[node];
-  if (gpu.id.value().empty() || gpu.model.empty()) {
-    return fail(Error::Code::invalid_argument, "node {}: a GPU needs an id and a model", host.id);
+  if (!is_word(gpu.id.value()) || gpu.model.empty()) {
+    return fail(Error::Code::invalid_argument,
+                "node {}: a GPU needs an id of one word and a model, not {} and {}", host.id,
+                quote(gpu.id.value()), quote(gpu.model));
   }
   if (gpu.memory < Bytes(0)) {
     return fail(Error::Code::invalid_argument, "GPU {}: negative memory", gpu.id);
@@ -120,27 +142,29 @@ Result<void> Cluster::add_gpu(NodeIndex node, Gpu gpu) {
   gpu_states_.insert(
       gpu_states_.begin() + at,
       GpuState{.memory_free = gpu.memory, .compute_free = host.compute_limit, .usable = usable});
-  gpu_models_.insert(gpu_models_.begin() + at, model);
   for (std::size_t later = node + 1; later < first_gpu_.size(); ++later) ++first_gpu_[later];
   if (usable) {
     compute_free_ += host.compute_limit;
     compute_total_ += host.compute_limit;
   }
   host.gpus.push_back(std::move(gpu));
-  changed(node);
   return {};
 }
 
 Result<std::uint8_t> Cluster::intern_model(const Gpu& gpu) {
   const std::string name = to_lower(model_name(gpu));
-  const auto known = std::ranges::find(models_, name);
-  const auto index = static_cast<std::size_t>(known - models_.begin());
-  if (known == models_.end()) {
+  const bool slice = !gpu.mig_profile.empty();
+  std::size_t index = 0;
+  while (index < models_.size() &&
+         (models_[index] != name || (((slice_models_ >> index) & 1U) != 0) != slice)) {
+    ++index;
+  }
+  if (index == models_.size()) {
     if (models_.size() >= kMaxModels) {
       return fail(Error::Code::out_of_range, "more than {} GPU models in one cluster", kMaxModels);
     }
     models_.push_back(name);
-    if (!gpu.mig_profile.empty()) slice_models_ |= std::uint64_t{1} << index;
+    if (slice) slice_models_ |= std::uint64_t{1} << index;
   }
   return static_cast<std::uint8_t>(index);
 }
@@ -184,12 +208,16 @@ Result<Shape> Cluster::shape(const Request& request) const {
   shape.what = gpus.what;
   if (gpus.models.empty()) shape.models = ~slice_models_;
   for (const std::string& model : gpus.models) {
-    const auto known = std::ranges::find(models_, to_lower(model));
-    if (known == models_.end()) {
+    const std::string name = to_lower(model);
+    std::uint64_t known = 0;
+    for (std::size_t i = 0; i < models_.size(); ++i) {
+      if (models_[i] == name) known |= std::uint64_t{1} << i;
+    }
+    if (known == 0) {
       return fail(Error::Code::not_found, "no GPU of model {} here; there are: {}", quote(model),
                   fmt::join(models_, ", "));
     }
-    shape.models |= std::uint64_t{1} << static_cast<unsigned>(known - models_.begin());
+    shape.models |= known;
   }
   return shape;
 }
@@ -285,7 +313,10 @@ Result<void> Cluster::give_back(const Use& use) {
 
 Result<void> Cluster::set_health(NodeIndex node, GpuIndex gpu, Health health) {
   TRY(check_position(node, gpu));
-  nodes_[node].gpus[gpu].health = health;
+  Health& now = nodes_[node].gpus[gpu].health;
+  if (health == now) return {};
+  now = health;
+  changed(node);
   GpuState& state = gpu_state(node, gpu);
   const bool usable = health == Health::ok;
   if (usable == state.usable) return {};
@@ -298,7 +329,6 @@ Result<void> Cluster::set_health(NodeIndex node, GpuIndex gpu, Health health) {
     compute_free_ -= state.compute_free;
     compute_total_ -= limit;
   }
-  changed(node);
   return {};
 }
 
@@ -341,6 +371,15 @@ Result<void> Cluster::check_position(NodeIndex node, GpuIndex gpu) const {
 }
 
 void Cluster::changed(NodeIndex node) {
+  NodeState& state = states_[node];
+  state.most_compute_free = Compute(0);
+  state.free_gpus = 0;
+  for (const GpuState& gpu : gpus(node)) {
+    if (gpu.free()) ++state.free_gpus;
+    if (gpu.usable && !gpu.whole) {
+      state.most_compute_free = std::max(state.most_compute_free, gpu.compute_free);
+    }
+  }
   const std::size_t wanted = std::bit_ceil(std::max(kShortestLog, nodes_.size()));
   if (log_.size() < wanted) {
     // A longer ring numbers its places anew: whoever looks next looks at everything.

@@ -35,9 +35,12 @@ struct GpuSample {
   friend bool operator==(const GpuSample&, const GpuSample&) = default;
 };
 
+// Everything a decision needs of one GPU, in one cache line.
 struct GpuState {
+  Bytes memory;  // all there is
   Bytes memory_free;
   Compute compute_free;
+  std::uint8_t model = 0;  // its bit in Shape::models
   std::uint32_t jobs = 0;
   bool whole = false;  // held by one job alone
   bool usable = true;  // healthy enough for new jobs
@@ -47,6 +50,7 @@ struct GpuState {
   Compute utilisation = Compute(0);  // kWholeGpu while stale
   MonoTime taken = {};
 
+  [[nodiscard]] bool free() const { return jobs == 0 && usable && foreign_memory == Bytes(0); }
   // What a new share may take: what no job holds and no foreign process sits on.
   [[nodiscard]] Bytes memory_available() const {
     return memory_free > foreign_memory ? memory_free - foreign_memory : Bytes(0);
@@ -56,10 +60,15 @@ struct GpuState {
 struct NodeState {
   CpuMilli cpus_free;
   Bytes memory_free;
+  // Over the usable GPUs: the largest rest a share could get, and how many nobody is on. They spare
+  // most looks at the GPUs themselves.
+  GpuUnits units = {};
+  Compute most_compute_free = Compute(0);
+  std::uint32_t free_gpus = 0;
   std::uint32_t jobs = 0;
   // Running jobs by how many whole GPUs they hold here; [0] are the jobs with shares. The last
   // entry counts all larger ones.
-  std::array<std::uint16_t, 17> jobs_by_gpus = {};
+  std::array<std::uint32_t, 17> jobs_by_gpus = {};
 };
 
 // What a job takes on one GPU of its node.
@@ -107,9 +116,8 @@ class Cluster {
   [[nodiscard]] std::span<const GpuState> gpus(NodeIndex node) const {
     return {gpu_states_.data() + first_gpu_[node], nodes_[node].gpus.size()};
   }
-  // The bit of this GPU's model in Shape::models.
   [[nodiscard]] std::uint8_t model(NodeIndex node, GpuIndex gpu) const {
-    return gpu_models_[first_gpu_[node] + gpu];
+    return gpus(node)[gpu].model;
   }
   [[nodiscard]] std::size_t model_count() const { return models_.size(); }
   [[nodiscard]] std::optional<NodeIndex> find(std::string_view node) const;
@@ -138,6 +146,7 @@ class Cluster {
   bool visit_changes(std::uint64_t since, Visitor&& visit) const;
 
  private:
+  Result<void> append_gpu(NodeIndex node, Gpu gpu);
   Result<std::uint8_t> intern_model(const Gpu& gpu);
   GpuState& gpu_state(NodeIndex node, GpuIndex gpu) { return gpu_states_[first_gpu_[node] + gpu]; }
   Result<void> check_position(NodeIndex node, GpuIndex gpu) const;
@@ -147,9 +156,8 @@ class Cluster {
   std::vector<NodeState> states_;
   std::vector<std::size_t> first_gpu_;
   std::vector<GpuState> gpu_states_;
-  std::vector<std::uint8_t> gpu_models_;
   std::unordered_map<std::string, NodeIndex> names_;
-  std::vector<std::string> models_;  // lower case
+  std::vector<std::string> models_;  // lower case; a profile and a model of one name are two
   std::uint64_t slice_models_ = 0;   // which of them are MIG profiles
   Compute compute_free_;
   Compute compute_total_;

@@ -11,6 +11,7 @@
 namespace aliquot::core {
 
 Result<void> Ledger::grant(JobId job, Use use) {
+  if (job < JobId(0)) return fail(Error::Code::invalid_argument, "no job can be number {}", job);
   if (grants_.contains(job)) {
     return fail(Error::Code::already_exists, "job {} holds a grant already", job);
   }
@@ -158,7 +159,9 @@ Result<Ledger> Ledger::restore(Cluster cluster, std::string_view text) {
       return fail(Error::Code::invalid_argument, "ledger line {}: cannot be restored here: {}",
                   number, quote(line));
     }
-    TRY(ledger.grant(grant->first, std::move(grant->second)));
+    if (auto granted = ledger.grant(grant->first, std::move(grant->second)); !granted) {
+      return fail(granted.error().code, "ledger line {}: {}", number, granted.error());
+    }
   }
   return ledger;
 }

@@ -6,21 +6,28 @@
 namespace aliquot::core {
 namespace {
 
-bool model_matches(const Cluster& cluster, const Shape& shape, NodeIndex node, GpuIndex gpu) {
-  return ((shape.models >> cluster.model(node, gpu)) & 1U) != 0;
+bool model_matches(const Shape& shape, const GpuState& gpu) {
+  return ((shape.models >> gpu.model) & 1U) != 0;
 }
 
-bool is_free(const GpuState& gpu) { return gpu.jobs == 0 && gpu.foreign_memory == Bytes(0); }
+// What can be said from the node's summary alone, without a look at its GPUs.
+bool surely_unfit(const NodeState& state, const Shape& shape) {
+  if (shape.cpus > state.cpus_free || shape.memory > state.memory_free) return true;
+  if (shape.kind == Shape::Kind::no_gpu) return false;
+  if (shape.kind == Shape::Kind::whole) return state.free_gpus < shape.count;
+  const auto* amounts = std::get_if<Amounts>(&shape.what);
+  const Compute least = amounts != nullptr && amounts->compute ? *amounts->compute : Compute(1);
+  return state.most_compute_free < least;
+}
 
 GpuLack lack_of(const Cluster& cluster, const Shape& shape, NodeIndex node, GpuIndex gpu) {
-  const Gpu& device = cluster.node(node).gpus[gpu];
   const GpuState& state = cluster.gpus(node)[gpu];
   GpuLack lack{.gpu = gpu};
-  if (!model_matches(cluster, shape, node, gpu)) {
+  if (!model_matches(shape, state)) {
     lack.lack = Lack::model;
     return lack;
   }
-  const auto portion = portion_on(shape.what, cluster.node(node), device);
+  const auto portion = portion_of(shape.what, state.memory, cluster.state(node).units);
   if (!portion) {
     lack.lack = Lack::too_small;
   } else if (!state.usable) {
@@ -30,7 +37,7 @@ GpuLack lack_of(const Cluster& cluster, const Shape& shape, NodeIndex node, GpuI
   } else if (shape.kind == Shape::Kind::whole) {
     if (state.jobs > 0) {
       lack.lack = Lack::shared;
-    } else if (!is_free(state)) {
+    } else if (!state.free()) {
       lack.lack = Lack::foreign;
     }
   } else if (portion->memory > state.memory_free) {
@@ -50,10 +57,8 @@ bool fits_when_empty(const Cluster& cluster, const Shape& shape, NodeIndex node)
   const Node& host = cluster.node(node);
   if (shape.cpus > host.cpus || shape.memory > host.memory) return false;
   std::uint32_t fitting = 0;
-  for (GpuIndex gpu = 0; shape.count > fitting && gpu < host.gpus.size(); ++gpu) {
-    if (model_matches(cluster, shape, node, gpu) && portion_on(shape.what, host, host.gpus[gpu])) {
-      ++fitting;
-    }
+  for (const GpuState& gpu : cluster.gpus(node)) {
+    if (model_matches(shape, gpu) && portion_of(shape.what, gpu.memory, units_of(host))) ++fitting;
   }
   return fitting >= shape.count;
 }
@@ -63,20 +68,19 @@ bool fits_when_empty(const Cluster& cluster, const Shape& shape, NodeIndex node)
 bool find_candidates(const Cluster& cluster, const Shape& shape, NodeIndex node, Candidates& out) {
   out.node = node;
   out.gpus.clear();
-  const NodeState& state = cluster.state(node);
-  if (shape.cpus > state.cpus_free || shape.memory > state.memory_free) return false;
+  if (surely_unfit(cluster.state(node), shape)) return false;
   if (shape.kind == Shape::Kind::no_gpu) return true;
 
   const auto gpus = cluster.gpus(node);
-  const Node& host = cluster.node(node);
+  const GpuUnits& units = cluster.state(node).units;
   for (GpuIndex gpu = 0; gpu < gpus.size(); ++gpu) {
     const GpuState& device = gpus[gpu];
-    if (device.whole || !device.usable || !model_matches(cluster, shape, node, gpu)) continue;
+    if (device.whole || !device.usable || !model_matches(shape, device)) continue;
     if (shape.kind == Shape::Kind::whole) {
-      if (is_free(device)) out.gpus.push_back(gpu);
+      if (device.free()) out.gpus.push_back(gpu);
       continue;
     }
-    const auto portion = portion_on(shape.what, host, host.gpus[gpu]);
+    const auto portion = portion_of(shape.what, device.memory, units);
     if (portion && portion->compute <= device.compute_free &&
         portion->memory <= device.memory_available()) {
       out.gpus.push_back(gpu);

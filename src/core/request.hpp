@@ -55,9 +55,23 @@ struct Portion {
   friend bool operator==(const Portion&, const Portion&) = default;
 };
 
-// The portion that `what` means on this GPU of this node; nothing when it is more than the whole
+// What a node says about each of its GPUs, beside their memory.
+struct GpuUnits {
+  Compute compute_limit = kWholeGpu;
+  std::int64_t mps = 100;
+  std::int64_t shards = 8;
+};
+inline GpuUnits units_of(const Node& node) {
+  return {node.compute_limit, node.mps_per_gpu, node.shards_per_gpu};
+}
+
+// The portion that `what` means on a GPU with this memory; nothing when it is more than the whole
 // GPU. A whole GPU is all of its memory and all compute that may be granted there.
-std::optional<Portion> portion_on(const std::variant<WholeGpu, Amounts, Tickets>& what,
-                                  const Node& node, const Gpu& gpu);
+std::optional<Portion> portion_of(const std::variant<WholeGpu, Amounts, Tickets>& what,
+                                  Bytes gpu_memory, const GpuUnits& units);
+inline std::optional<Portion> portion_on(const std::variant<WholeGpu, Amounts, Tickets>& what,
+                                         const Node& node, const Gpu& gpu) {
+  return portion_of(what, gpu.memory, units_of(node));
+}
 
 }  // namespace aliquot::core

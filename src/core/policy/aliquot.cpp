@@ -65,12 +65,12 @@ class Aliquot final : public Policy {
     const NodeIndex node = fit.node;
     const CpuMilli cpus = cluster.state(node).cpus_free;
     const auto gpus = cluster.gpus(node);
-    const std::uint8_t main_model = gpus.empty() ? std::uint8_t{0} : cluster.model(node, 0);
+    const std::uint8_t main_model = gpus.empty() ? std::uint8_t{0} : gpus[0].model;
     Lanes sums = {};
     std::uint32_t free = 0;
     for (GpuIndex gpu = 0; gpu < gpus.size(); ++gpu) {
-      add(sums, prices_.worth(cluster.model(node, gpu), prices_.row_of(cluster, node, gpu)));
-      if (is_free(gpus[gpu]) && cluster.model(node, gpu) == main_model) ++free;
+      add(sums, prices_.worth(gpus[gpu].model, prices_.row_of(cluster, node, gpu)));
+      if (gpus[gpu].free() && gpus[gpu].model == main_model) ++free;
     }
     const auto node_worth = [&](Lanes gpu_worth, std::uint32_t free_gpus, CpuMilli free_cpus) {
       if (!gpus.empty()) add(gpu_worth, prices_.together(main_model, free_gpus));
@@ -86,7 +86,7 @@ class Aliquot final : public Policy {
     if (shape.kind == Shape::Kind::whole) {
       for (std::uint32_t i = 0; i < shape.count; ++i) {
         const GpuIndex gpu = fit.gpus[i];
-        const std::uint8_t model = cluster.model(node, gpu);
+        const std::uint8_t model = gpus[gpu].model;
         replace(sums, prices_.worth(model, prices_.row_of(cluster, node, gpu)),
                 prices_.worth(model, prices_.empty_row()));
         if (model == main_model) --free;
@@ -102,9 +102,9 @@ class Aliquot final : public Policy {
         tried_.clear();
         for (std::size_t at = 0; at < open_.size(); ++at) {
           const GpuIndex gpu = open_[at];
-          const std::uint8_t model = cluster.model(node, gpu);
-          const Node& host = cluster.node(node);
-          const Portion portion = *portion_on(shape.what, host, host.gpus[gpu]);
+          const std::uint8_t model = gpus[gpu].model;
+          const Portion portion =
+              *portion_of(shape.what, gpus[gpu].memory, cluster.state(node).units);
           const std::uint32_t now = prices_.row_of(cluster, node, gpu);
           const std::uint32_t after = prices_.row_after(cluster, node, gpu, portion);
           // GPUs in the same state are worth the same: only the first of them is tried.
@@ -113,7 +113,7 @@ class Aliquot final : public Policy {
           tried_.push_back(change);
           Lanes here = sums;
           replace(here, prices_.worth(model, now), prices_.worth(model, after));
-          const std::uint32_t left = free - (is_free(gpus[gpu]) && model == main_model ? 1 : 0);
+          const std::uint32_t left = free - (gpus[gpu].free() && model == main_model ? 1 : 0);
           const float worth = node_worth(here, left, cpus - shape.cpus);
           if (best_at == open_.size() || worth > best) {
             best = worth;
@@ -129,10 +129,6 @@ class Aliquot final : public Policy {
       }
     }
     return static_cast<double>(node_worth(sums, free, cpus - shape.cpus) - before);
-  }
-
-  static bool is_free(const GpuState& gpu) {
-    return gpu.jobs == 0 && gpu.usable && gpu.foreign_memory == Bytes(0);
   }
 
   struct Change {

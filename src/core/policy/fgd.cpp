@@ -91,7 +91,7 @@ class Fgd final : public Policy {
     for (NodeIndex node = 0; node < cluster.size(); ++node) {
       const Node& host = cluster.node(node);
       for (GpuIndex gpu = 0; gpu < host.gpus.size(); ++gpu) {
-        if (((shape.models >> cluster.model(node, gpu)) & 1U) == 0) continue;
+        if (((shape.models >> cluster.gpus(node)[gpu].model) & 1U) == 0) continue;
         if (const auto portion = portion_on(shape.what, host, host.gpus[gpu])) {
           return milli(portion->compute);
         }
@@ -134,7 +134,7 @@ class Fgd final : public Policy {
     const auto gpus = cluster.gpus(fit.node);
     for (GpuIndex gpu = 0; gpu < gpus.size(); ++gpu) {
       view_.left.push_back(gpus[gpu].usable ? milli(gpus[gpu].compute_free) : 0);
-      view_.models.push_back(cluster.model(fit.node, gpu));
+      view_.models.push_back(gpus[gpu].model);
     }
     const double before = fragments();
     view_.cpus -= shape.cpus.value();

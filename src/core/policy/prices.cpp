@@ -117,7 +117,7 @@ void Prices::add_members(const Cluster& cluster, const Shape& shape, std::size_t
   for (NodeIndex node = 0; node < cluster.size(); ++node) {
     const Node& host = cluster.node(node);
     for (GpuIndex gpu = 0; gpu < host.gpus.size(); ++gpu) {
-      const std::uint8_t model = cluster.model(node, gpu);
+      const std::uint8_t model = cluster.gpus(node)[gpu].model;
       const std::uint64_t bit = std::uint64_t{1} << model;
       // GPUs of one model are alike: the first one speaks for all.
       if ((done & bit) != 0) continue;
@@ -187,8 +187,8 @@ std::uint32_t Prices::free_row(Compute limit) const {
 
 std::uint32_t Prices::row_of(const Cluster& cluster, NodeIndex node, GpuIndex gpu) const {
   const GpuState& state = cluster.gpus(node)[gpu];
-  if (state.jobs == 0 && state.usable && state.foreign_memory == Bytes(0)) {
-    return free_row(cluster.node(node).compute_limit);
+  if (state.free()) {
+    return free_row(cluster.state(node).units.compute_limit);
   }
   return row_after(cluster, node, gpu, {});
 }
@@ -197,15 +197,14 @@ std::uint32_t Prices::row_after(const Cluster& cluster, NodeIndex node, GpuIndex
                                 const Portion& taken) const {
   const GpuState& state = cluster.gpus(node)[gpu];
   if (state.whole || !state.usable) return empty_row();
-  const Node& host = cluster.node(node);
+  const Compute limit = cluster.state(node).units.compute_limit;
   std::int64_t level = (state.compute_free - taken.compute).value() / kComputePerLevel;
-  const Bytes memory = host.gpus[gpu].memory;
+  const Bytes memory = state.memory;
   if (const Bytes used = memory - state.memory_available() + taken.memory; used > Bytes(0)) {
     // Memory is never over-committed, so its level starts from the same top as compute's.
     const double part = static_cast<double>(used.value()) / static_cast<double>(memory.value());
     const double held = std::ceil(part * static_cast<double>(kWholeGpu.value()));
-    level = std::min(
-        level, (host.compute_limit.value() - static_cast<std::int64_t>(held)) / kComputePerLevel);
+    level = std::min(level, (limit.value() - static_cast<std::int64_t>(held)) / kComputePerLevel);
   }
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>(level, 0, levels_));
 }
@@ -224,12 +223,12 @@ std::vector<Prices::SampledNode> Prices::sample(const Cluster& cluster) {
     if (gpus.empty()) continue;
     SampledNode seen{.cpus = static_cast<double>(cluster.state(node).cpus_free.value()),
                      .weight = static_cast<double>(stride),
-                     .model = cluster.model(node, 0),
+                     .model = gpus[0].model,
                      .gpus = {}};
     for (GpuIndex gpu = 0; gpu < gpus.size(); ++gpu) {
       const std::uint32_t row = row_of(cluster, node, gpu);
       if (row == empty_row()) continue;
-      const std::uint8_t model = cluster.model(node, gpu);
+      const std::uint8_t model = cluster.gpus(node)[gpu].model;
       seen.gpus.emplace_back(model, row);
       tables_[model].sampled[row] = true;
       if (row > levels_ && model == seen.model && seen.free < kMaxFree) {
