@@ -139,9 +139,11 @@ Result<void> Cluster::append_gpu(NodeIndex node, Gpu gpu) {
   const std::uint8_t model = TRY(intern_model(gpu));
   const auto at = static_cast<std::ptrdiff_t>(first_gpu_[node] + host.gpus.size());
   const bool usable = gpu.health == Health::ok;
-  gpu_states_.insert(
-      gpu_states_.begin() + at,
-      GpuState{.memory_free = gpu.memory, .compute_free = host.compute_limit, .usable = usable});
+  gpu_states_.insert(gpu_states_.begin() + at, GpuState{.memory = gpu.memory,
+                                                        .memory_free = gpu.memory,
+                                                        .compute_free = host.compute_limit,
+                                                        .model = model,
+                                                        .usable = usable});
   for (std::size_t later = node + 1; later < first_gpu_.size(); ++later) ++first_gpu_[later];
   if (usable) {
     compute_free_ += host.compute_limit;
