@@ -1,0 +1,97 @@
+#include "core/array_spec.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/text.hpp"
+
+namespace aliquot::core {
+namespace {
+
+Result<std::int64_t> parse_task(std::string_view text) {
+  const auto value = parse_digits(text);
+  if (!value) return fail(Error::Code::invalid_argument, "{} is no array index", quote(text));
+  if (*value > kMaxArrayTask) {
+    return fail(Error::Code::out_of_range, "array index {} is over {}", quote(text), kMaxArrayTask);
+  }
+  return *value;
+}
+
+// `7`, `1-6` or `0-12:4`.
+Result<void> parse_part(std::string_view text, std::vector<std::int64_t>& tasks) {
+  std::int64_t step = 1;
+  if (const auto colon = text.find(':'); colon != std::string_view::npos) {
+    step = TRY(parse_task(text.substr(colon + 1)));
+    text = text.substr(0, colon);
+    if (step == 0 || text.find('-') == std::string_view::npos) {
+      return fail(Error::Code::invalid_argument, "a stride needs a range: write 0-12:4");
+    }
+  }
+  const auto dash = text.find('-');
+  const std::int64_t first = TRY(parse_task(text.substr(0, dash)));
+  const std::int64_t last =
+      dash == std::string_view::npos ? first : TRY(parse_task(text.substr(dash + 1)));
+  if (last < first) {
+    return fail(Error::Code::invalid_argument, "the range {} runs backwards", quote(text));
+  }
+  for (std::int64_t task = first; task <= last; task += step) {
+    // Repeats may come once over: they are removed later, but must not fill the memory.
+    if (tasks.size() >= 2 * kMaxArraySize) {
+      return fail(Error::Code::out_of_range, "an array has at most {} elements", kMaxArraySize);
+    }
+    tasks.push_back(task);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ArraySpec> parse_array(std::string_view text) {
+  ArraySpec array;
+  for (std::string_view part : split(text, ',')) {
+    if (const auto percent = part.find('%'); percent != std::string_view::npos) {
+      const auto limit = parse_digits(part.substr(percent + 1));
+      if (!limit) {
+        return fail(Error::Code::invalid_argument, "{} is no number of tasks at once",
+                    quote(part.substr(percent + 1)));
+      }
+      array.limit = *limit;
+      part = part.substr(0, percent);
+    }
+    TRY(parse_part(part, array.tasks));
+  }
+  std::ranges::sort(array.tasks);
+  const auto repeats = std::ranges::unique(array.tasks);
+  array.tasks.erase(repeats.begin(), repeats.end());
+  if (array.tasks.size() > kMaxArraySize) {
+    return fail(Error::Code::out_of_range, "an array has at most {} elements", kMaxArraySize);
+  }
+  return array;
+}
+
+std::string format_array(const ArraySpec& array) {
+  const auto& tasks = array.tasks;
+  if (tasks.empty()) return "";
+  std::string out;
+  const std::int64_t stride = tasks.size() > 2 ? tasks[1] - tasks[0] : 1;
+  const auto uneven = std::ranges::adjacent_find(
+      tasks, [stride](std::int64_t a, std::int64_t b) { return b - a != stride; });
+  if (stride > 1 && uneven == tasks.end()) {
+    out = fmt::format("{}-{}:{}", tasks.front(), tasks.back(), stride);
+  } else {
+    for (std::size_t first = 0; first < tasks.size();) {
+      std::size_t last = first;
+      while (last + 1 < tasks.size() && tasks[last + 1] == tasks[last] + 1) ++last;
+      if (!out.empty()) out += ',';
+      out += first == last ? fmt::format("{}", tasks[first])
+                           : fmt::format("{}-{}", tasks[first], tasks[last]);
+      first = last + 1;
+    }
+  }
+  if (array.limit > 0) out += fmt::format("%{}", array.limit);
+  return out;
+}
+
+}  // namespace aliquot::core

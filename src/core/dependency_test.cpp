@@ -1,0 +1,96 @@
+#include "core/dependency.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <map>
+
+namespace aliquot::core {
+namespace {
+
+const WallTime kNow(1'000'000);
+
+std::string canonical(std::string_view text) {
+  const auto parsed = parse_dependencies(text);
+  return parsed ? format_dependencies(*parsed) : "error: " + parsed.error().message;
+}
+
+DependencyState judge(std::string_view text, const std::map<std::int64_t, DependencyFacts>& facts) {
+  return evaluate(
+      *parse_dependencies(text),
+      [&](const Dependency& one) -> std::optional<DependencyFacts> {
+        const auto found = facts.find(one.job.value());
+        if (found == facts.end()) return std::nullopt;
+        return found->second;
+      },
+      kNow);
+}
+
+TEST(Dependency, ReadsWhatSlurmReads) {
+  EXPECT_EQ(canonical("afterok:7:8,singleton"), "afterok:7,afterok:8,singleton");
+  EXPECT_EQ(canonical("AfterAny:7_3?afternotok:9"), "afterany:7_3?afternotok:9");
+  EXPECT_EQ(canonical("after:7+5:8"), "after:7+5,after:8");
+  EXPECT_EQ(canonical("aftercorr:12_*"), "aftercorr:12");
+  EXPECT_EQ(canonical(""), "");
+  for (const char* text :
+       {"bogus:1", "afterok", "afterok:", "afterok:x", "afterok:0", "afterok:-1", "singleton:3",
+        "afterok:1,", "afterok:1?afterany:2,afterany:3", "afterok:1+5", "after:1+x", "after:1_x",
+        "afterok:99999999999999999999", "after:1+9999999999"}) {
+    EXPECT_FALSE(parse_dependencies(text)) << text;
+  }
+}
+
+TEST(Dependency, AllOrAny) {
+  const std::map<std::int64_t, DependencyFacts> facts{
+      {1, {.begun = WallTime(5), .ended = true, .ok = true}},
+      {2, {.begun = WallTime(5), .ended = true, .ok = false}},
+      {3, {.begun = WallTime(5)}},
+      {4, {}},
+  };
+  using enum DependencyVerdict;
+  EXPECT_EQ(judge("afterok:1", facts).verdict, fulfilled);
+  EXPECT_EQ(judge("afterok:2", facts).verdict, never);
+  EXPECT_EQ(judge("afternotok:2", facts).verdict, fulfilled);
+  EXPECT_EQ(judge("afternotok:1", facts).verdict, never);
+  EXPECT_EQ(judge("afterany:1:2", facts).verdict, fulfilled);
+  EXPECT_EQ(judge("afterany:1:3", facts).verdict, waiting);
+  EXPECT_EQ(judge("afterok:2?afterany:3", facts).verdict, waiting);
+  EXPECT_EQ(judge("afterok:2?afterok:1", facts).verdict, fulfilled);
+  EXPECT_EQ(judge("afterok:2,afterany:3", facts).verdict, never);
+  EXPECT_EQ(judge("after:3", facts).verdict, fulfilled);
+  EXPECT_EQ(judge("after:4", facts).verdict, waiting);
+  EXPECT_EQ(judge("afterok:99", facts).verdict, fulfilled);
+  EXPECT_EQ(describe(judge("afterok:1:3", facts)), "afterok:3(unfulfilled)");
+  EXPECT_EQ(describe(judge("afterok:2", facts)), "afterok:2(failed)");
+}
+
+TEST(Dependency, WaitsSoManyMinutesAfterTheStart) {
+  const std::map<std::int64_t, DependencyFacts> facts{{1, {.begun = kNow - minutes(3)}}};
+  EXPECT_EQ(judge("after:1+3", facts).verdict, DependencyVerdict::fulfilled);
+  const auto state = judge("after:1+5", facts);
+  EXPECT_EQ(state.verdict, DependencyVerdict::waiting);
+  EXPECT_EQ(state.next, kNow + minutes(2));
+}
+
+RC_GTEST_PROP(Dependency, IsReadBack, ()) {
+  Dependencies written;
+  written.any = *rc::gen::arbitrary<bool>();
+  const auto count = *rc::gen::inRange(2, 6);
+  for (int i = 0; i < count; ++i) {
+    Dependency one{.kind = *rc::gen::element(Dependency::Kind::after, Dependency::Kind::after_ok,
+                                             Dependency::Kind::after_corr,
+                                             Dependency::Kind::singleton)};
+    if (one.kind != Dependency::Kind::singleton) {
+      one.job = JobId(*rc::gen::inRange(1, 100'000));
+      if (*rc::gen::arbitrary<bool>()) one.task = *rc::gen::inRange(0, 1'000);
+    }
+    if (one.kind == Dependency::Kind::after) one.delay = minutes(*rc::gen::inRange(0, 60));
+    written.all.push_back(one);
+  }
+  const auto back = parse_dependencies(format_dependencies(written));
+  RC_ASSERT(back.has_value());
+  RC_ASSERT(*back == written);
+}
+
+}  // namespace
+}  // namespace aliquot::core
