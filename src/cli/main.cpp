@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/console.hpp"
+#include "cli/multicall.hpp"
 #include "sim/names.hpp"
 
 namespace aliquot::cli {
@@ -63,6 +64,8 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    int status = 0;
+    if (aliquot::cli::run_named_command(argc, argv, status)) return status;
     return aliquot::cli::run(argc, argv);
   } catch (const std::exception& error) {  // out of memory, or no thread to be had
     aliquot::cli::complain(error.what());

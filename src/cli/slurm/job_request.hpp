@@ -1,0 +1,42 @@
+// From options to what is sent to the daemon, the same for sbatch, srun and salloc.
+#pragma once
+
+#include <string>
+
+#include "api/types.hpp"
+#include "base/time.hpp"
+#include "cli/common.hpp"
+#include "cli/slurm/export.hpp"
+#include "cli/slurm/options.hpp"
+
+namespace aliquot::cli {
+
+// Where and by whom the command was called.
+struct Caller {
+  Environment environment;
+  std::string folder;
+  std::string host;
+  std::uint32_t umask = 0022;
+};
+Caller describe_caller();
+
+// All but what is particular to a command: name, script, command.
+Parsed<api::JobSpec> make_job(const OptionSet& options, const Caller& caller, WallTime now);
+
+// What -w, -x and -M name must be this machine and this cluster: asks the daemon if they are given.
+Answer<void> check_places(const OptionSet& options, Daemon& daemon, const Voice& voice);
+
+// --uid and --gid, for root: becomes that user before the daemon sees who calls.
+Parsed<void> become_user(const OptionSet& options);
+
+// -v: the options in force.
+void say_options(const OptionSet& options, const Voice& voice);
+
+// -v and -Q.
+int voice_level(const OptionSet& options);
+
+// Slurm's lines about a refused job: what is particular to it, then `<prefix>: <text>`.
+void say_refusal(const Voice& voice, std::string_view prefix, const api::ErrorInfo& error,
+                 const api::JobSpec& job);
+
+}  // namespace aliquot::cli

@@ -1,0 +1,140 @@
+// salloc: asks for an interactive job, runs a shell or a command in it, and gives it back.
+#include <fmt/format.h>
+#include <pwd.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "cli/common.hpp"
+#include "cli/multicall.hpp"
+#include "cli/slurm/allocation.hpp"
+#include "cli/slurm/job_request.hpp"
+#include "cli/slurm/options.hpp"
+#include "cli/slurm/tasks.hpp"
+
+namespace aliquot::cli {
+namespace {
+
+int refused(const Voice& voice, const Refusal& refusal) {
+  if (!refusal.message.empty()) {
+    if (refusal.fatal) {
+      voice.fatal(refusal.message);
+    } else {
+      voice.error(refusal.message);
+    }
+  }
+  return refusal.status;
+}
+
+std::string shell_of_user() {
+  if (const char* shell = std::getenv("SHELL"); shell != nullptr && *shell != '\0') return shell;
+  const auto* entry = ::getpwuid(::geteuid());
+  return entry == nullptr || *entry->pw_shell == '\0' ? "/bin/sh" : entry->pw_shell;
+}
+
+// The command runs in our own process group: the terminal is its, Ctrl-C goes to it; we wait.
+api::StepEnd run_command(const std::vector<std::string>& words, const Environment& environment,
+                         const std::string& folder, const Voice& voice) {
+  std::vector<char*> variables;
+  for (const auto& variable : environment.variables()) {
+    variables.push_back(const_cast<char*>(variable.c_str()));
+  }
+  variables.push_back(nullptr);
+  std::vector<char*> command;
+  for (const auto& word : words) command.push_back(const_cast<char*>(word.c_str()));
+  command.push_back(nullptr);
+  const auto program = find_program(words[0], environment.get("PATH").value_or(""));
+
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  struct sigaction before_int {};
+  struct sigaction before_quit {};
+  ::sigaction(SIGINT, &ignore, &before_int);
+  ::sigaction(SIGQUIT, &ignore, &before_quit);
+  const pid_t pid = ::fork();
+  if (pid < 0) {
+    voice.error(fmt::format("fork: {}", std::strerror(errno)));
+    api::StepEnd failed;
+    failed.exit_code = 1;
+    return failed;
+  }
+  if (pid == 0) {
+    ::sigaction(SIGINT, &before_int, nullptr);
+    ::sigaction(SIGQUIT, &before_quit, nullptr);
+    if (::chdir(folder.c_str()) != 0) {
+      voice.error(fmt::format("chdir({}): {}", folder, std::strerror(errno)));
+      ::_exit(1);
+    }
+    ::execve(program.c_str(), command.data(), variables.data());
+    voice.error(fmt::format("Unable to find program: {}", words[0]));
+    ::_exit(1);
+  }
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  api::StepEnd end;
+  end.exit_signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  end.exit_code = WIFSIGNALED(status) ? 0 : WEXITSTATUS(status);
+  return end;
+}
+
+}  // namespace
+
+int run_salloc(int argc, char** argv) {
+  Voice voice("salloc");
+  const auto line = read_arguments(Submitter::salloc, argc, argv);
+  if (!line) return refused(voice, line.error());
+  for (const auto& word : line->words) {
+    if (word.name == "help") return std::fputs(help_text(Submitter::salloc).c_str(), stdout) < 0;
+    if (word.name == "usage") return std::fputs(usage_text(Submitter::salloc).c_str(), stdout) < 0;
+    if (word.name == "version") return std::fputs(version_text().c_str(), stdout) < 0;
+  }
+  OptionSet options(Submitter::salloc);
+  if (auto set = apply(options, read_variables(Submitter::salloc), Source::environment); !set) {
+    return refused(voice, set.error());
+  }
+  if (auto set = apply(options, line->words, Source::command_line); !set) {
+    return refused(voice, set.error());
+  }
+  voice.set_level(voice_level(options));
+  say_options(options, voice);
+  if (options.has("no-shell")) {
+    voice.error("--no-shell: here a job ends with the command that asked for it; use sbatch");
+    return 1;
+  }
+  if (auto user = become_user(options); !user) return refused(voice, user.error());
+
+  std::vector<std::string> words(argv + line->rest, argv + argc);
+  if (words.empty()) words.push_back(shell_of_user());
+  const auto caller = describe_caller();
+  auto job = make_job(options, caller, SystemClock().wall());
+  if (!job) return refused(voice, job.error());
+  job->batch = false;
+  job->name = options.text("job-name", "interactive");
+  job->command = words[0];
+  auto held = HeldAllocation::ask(options, *job, voice);
+  if (!held) return 1;
+
+  const auto id = held->answer().job_id;
+  voice.info(fmt::format("Granted job allocation {}", id));
+  auto environment = caller.environment;
+  forget_job(environment);
+  for (const auto& variable : job->environment) environment.set(variable);
+  for (const auto& variable : held->answer().environment) environment.set(variable);
+  environment.unset("ENVIRONMENT");
+  const auto end = run_command(words, environment, job->work_dir, voice);
+  held->finish(end);
+  voice.info(fmt::format("Relinquishing job allocation {}", id));
+  voice.info(fmt::format("Job allocation {} has been revoked.", id));
+  return end.exit_signal != 0 ? 128 + end.exit_signal : end.exit_code;
+}
+
+}  // namespace aliquot::cli

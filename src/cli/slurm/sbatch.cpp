@@ -1,0 +1,152 @@
+// sbatch: submits a script and, with --wait, waits for its end.
+#include <fmt/format.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "base/clock.hpp"
+#include "base/timestamp.hpp"
+#include "cli/common.hpp"
+#include "cli/multicall.hpp"
+#include "cli/slurm/job_request.hpp"
+#include "cli/slurm/options.hpp"
+#include "cli/slurm/script.hpp"
+
+namespace aliquot::cli {
+namespace {
+
+constexpr std::string_view kFailed = "Batch job submission failed";
+
+int refused(const Voice& voice, const Refusal& refusal) {
+  if (!refusal.message.empty()) {
+    if (refusal.fatal) {
+      voice.fatal(refusal.message);
+    } else {
+      voice.error(refusal.message);
+    }
+  }
+  return refusal.status;
+}
+
+Parsed<Script> find_script(const CommandLine& line, char** argv, int argc) {
+  for (const auto& word : line.words) {
+    if (word.name != "wrap") continue;
+    if (static_cast<int>(line.rest) < argc) {
+      return tl::make_unexpected(Refusal{1, "Script arguments not permitted with --wrap option"});
+    }
+    return wrap_script(word.value);
+  }
+  auto script =
+      static_cast<int>(line.rest) < argc ? read_script_file(argv[line.rest]) : read_script_stdin();
+  if (!script) return script;
+  if (auto good = check_script(script->text); !good) return tl::make_unexpected(good.error());
+  return script;
+}
+
+std::string default_name(const OptionSet& options, const Script& script) {
+  if (options.has("wrap")) return "wrap";
+  if (script.path.empty()) return "sbatch";
+  return script.path.substr(script.path.rfind('/') + 1);
+}
+
+// The job's exit code; 1 if a signal ended it. Outlasts a restart of the daemon.
+int wait_for(std::int64_t id) {
+  while (true) {
+    if (auto daemon = Daemon::connect()) {
+      const auto job = daemon->get<api::JobInfo>(fmt::format("/v1/jobs/{}/wait", id));
+      if (job) {
+        if (job->exit_signal != 0) return 1;
+        if (job->exit_code != 0) return job->exit_code & 0xff;
+        return job->state == "COMPLETED" ? 0 : 1;
+      }
+      if (job.error().code != kUnreachable) return 1;
+    }
+    ::sleep(1);
+  }
+}
+
+int test_only(Daemon& daemon, const api::JobSpec& job, const Voice& voice) {
+  const auto answer = daemon.post<api::JobInfo>("/v1/jobs?test=1", api::to_json(job));
+  if (!answer) {
+    say_refusal(voice, "allocation failure", answer.error(), job);
+    return 1;
+  }
+  voice.info(fmt::format("Job {} to start at {} using {} processors on nodes {} in partition {}",
+                         answer->id, format_timestamp(WallTime(answer->start_ms.value_or(0))),
+                         answer->cpus, answer->node, answer->partition));
+  return 0;
+}
+
+int submit(const OptionSet& options, const api::JobSpec& job, const Voice& voice) {
+  auto daemon = Daemon::connect();
+  if (!daemon) {
+    say_refusal(voice, kFailed, daemon.error(), job);
+    return 1;
+  }
+  if (auto placed = check_places(options, *daemon, voice); !placed) {
+    say_refusal(voice, kFailed, placed.error(), job);
+    return 1;
+  }
+  if (options.has("test-only")) return test_only(*daemon, job, voice);
+
+  const auto submitted = daemon->post<api::Submitted>("/v1/jobs", api::to_json(job));
+  if (!submitted) {
+    say_refusal(voice, kFailed, submitted.error(), job);
+    return 1;
+  }
+  const bool named = options.has("clusters");
+  if (options.has("parsable")) {
+    fmt::print("{}{}{}\n", submitted->job_id, named ? ";" : "", options.text("clusters"));
+  } else if (voice.level() >= 0) {
+    fmt::print("Submitted batch job {}{}{}\n", submitted->job_id, named ? " on cluster " : "",
+               options.text("clusters"));
+  }
+  // Whoever reads the id must have it before a long wait.
+  if (std::fflush(stdout) != 0) return 1;
+  return options.has("wait") ? wait_for(submitted->job_id) : 0;
+}
+
+}  // namespace
+
+int run_sbatch(int argc, char** argv) {
+  Voice voice("sbatch");
+  auto line = read_arguments(Submitter::sbatch, argc, argv);
+  if (!line) return refused(voice, line.error());
+  for (const auto& word : line->words) {
+    if (word.name == "help") return std::fputs(help_text(Submitter::sbatch).c_str(), stdout) < 0;
+    if (word.name == "usage") return std::fputs(usage_text(Submitter::sbatch).c_str(), stdout) < 0;
+    if (word.name == "version") return std::fputs(version_text().c_str(), stdout) < 0;
+  }
+
+  auto script = find_script(*line, argv, argc);
+  if (!script) return refused(voice, script.error());
+  OptionSet options(Submitter::sbatch);
+  auto directives = read_directives(script->text);
+  if (!directives) return refused(voice, directives.error());
+  if (auto set = apply(options, *directives, Source::script); !set) {
+    return refused(voice, set.error());
+  }
+  if (auto set = apply(options, read_variables(Submitter::sbatch), Source::environment); !set) {
+    return refused(voice, set.error());
+  }
+  if (auto set = apply(options, line->words, Source::command_line); !set) {
+    return refused(voice, set.error());
+  }
+  voice.set_level(voice_level(options));
+  say_options(options, voice);
+
+  if (auto user = become_user(options); !user) return refused(voice, user.error());
+  const auto caller = describe_caller();
+  auto job = make_job(options, caller, SystemClock().wall());
+  if (!job) return refused(voice, job.error());
+  job->batch = true;
+  job->name = options.text("job-name", default_name(options, *script));
+  job->command = script->path;
+  job->script = std::move(script->text);
+  for (int i = static_cast<int>(line->rest) + 1; i < argc; ++i)
+    job->arguments.emplace_back(argv[i]);
+  return submit(options, *job, voice);
+}
+
+}  // namespace aliquot::cli

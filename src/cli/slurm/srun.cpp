@@ -1,0 +1,316 @@
+// srun: runs a step, in the job it is called in or in one of its own. The tasks are its children;
+// the daemon grants, keeps the books and moves srun into the job's cgroup.
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/text.hpp"
+#include "cli/common.hpp"
+#include "cli/multicall.hpp"
+#include "cli/slurm/allocation.hpp"
+#include "cli/slurm/job_request.hpp"
+#include "cli/slurm/multi_prog.hpp"
+#include "cli/slurm/options.hpp"
+#include "cli/slurm/script.hpp"
+#include "cli/slurm/tasks.hpp"
+
+namespace aliquot::cli {
+namespace {
+
+// How long the end of a step is offered to a daemon that is away.
+constexpr int kReportSeconds = 15;
+constexpr std::int64_t kMostTasks = 10'000;
+
+int refused(const Voice& voice, const Refusal& refusal) {
+  if (!refusal.message.empty()) {
+    if (refusal.fatal) {
+      voice.fatal(refusal.message);
+    } else {
+      voice.error(refusal.message);
+    }
+  }
+  return refusal.status;
+}
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+std::int64_t count_tasks(const OptionSet& options) {
+  // -n on the command line beats a number of tasks per node that only the job's environment has.
+  const auto* tasks = options.find("ntasks");
+  const auto* per_node = options.find("ntasks-per-node");
+  if (tasks != nullptr && (per_node == nullptr || tasks->source >= per_node->source)) {
+    return options.number("ntasks").value_or(1);
+  }
+  if (per_node != nullptr) return options.number("ntasks-per-node").value_or(1);
+  return 1;
+}
+
+Result<std::vector<std::vector<std::string>>> commands_of(const OptionSet& options,
+                                                          const std::vector<std::string>& words,
+                                                          std::size_t ntasks) {
+  if (!options.has("multi-prog")) return std::vector(ntasks, words);
+  const auto file = read_script_file(words[0]);
+  if (!file) return fail(Error::Code::not_found, "{}", file.error().message);
+  return parse_multi_prog(file->text, ntasks);
+}
+
+// The environment of all tasks: the caller's as --export has it, the job's, the step's.
+Environment step_environment(const OptionSet& options, const Caller& caller,
+                             const std::vector<const api::Allocation*>& answers,
+                             std::int64_t ntasks) {
+  auto environment = export_environment(caller.environment, options.maybe("export")).environment;
+  for (const auto* answer : answers) {
+    for (const auto& variable : answer->environment) environment.set(variable);
+  }
+  const auto& last = *answers.back();
+  const auto tasks = fmt::format("{}", ntasks);
+  const auto step = fmt::format("{}", last.step_id.value_or(0));
+  environment.set("SLURM_STEP_ID", step);
+  environment.set("SLURM_STEPID", step);
+  environment.set("SLURM_NTASKS", tasks);
+  environment.set("SLURM_NPROCS", tasks);
+  environment.set("SLURM_TASKS_PER_NODE", tasks);
+  environment.set("SLURM_STEP_NUM_TASKS", tasks);
+  environment.set("SLURM_STEP_TASKS_PER_NODE", tasks);
+  environment.set("SLURM_STEP_NUM_NODES", "1");
+  environment.set("SLURM_STEP_NODELIST", last.job.node);
+  environment.set("SLURM_NODEID", "0");
+  environment.set("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1");
+  environment.set("SLURM_SRUN_COMM_HOST", "127.0.0.1");
+  environment.set("SLURM_UMASK", fmt::format("{:04o}", caller.umask));
+  environment.set("SRUN_DEBUG", "3");
+  environment.unset("ENVIRONMENT");  // BATCH: of the batch script alone
+  if (const auto cpus = options.maybe("cpus-per-task")) {
+    environment.set("SLURM_CPUS_PER_TASK", *cpus);
+  }
+  std::string ids = "0";
+  for (std::int64_t i = 1; i < ntasks; ++i) ids += fmt::format(",{}", i);
+  environment.set("SLURM_GTIDS", ids);
+  return environment;
+}
+
+// --gpus-per-task=2: each task sees its own two of the step's GPUs.
+void bind_gpus(Environment& environment, const OptionSet& options, std::size_t task) {
+  const auto text = options.maybe("gpus-per-task");
+  if (!text) return;
+  const auto each = parse_digits(std::string_view(*text).substr(text->rfind(':') + 1));
+  const auto visible = environment.get("CUDA_VISIBLE_DEVICES");
+  if (!each || *each < 1 || !visible || visible->empty()) return;
+  const auto gpus = split(*visible, ',');
+  const auto wanted = std::min(static_cast<std::size_t>(*each), gpus.size());
+  std::string mine;
+  for (std::size_t i = 0; i < wanted; ++i) {
+    if (!mine.empty()) mine += ',';
+    mine += gpus[(task * wanted + i) % gpus.size()];
+  }
+  environment.set("CUDA_VISIBLE_DEVICES", mine);
+}
+
+// --pty wants a terminal on our side.
+bool has_terminal(const Voice& voice, Environment& environment) {
+  winsize size{};
+  if (::ioctl(STDIN_FILENO, TIOCGWINSZ, &size) != 0) {
+    voice.error(fmt::format("ioctl(TIOCGWINSZ): {}", std::strerror(errno)));
+    voice.error("Not using a pseudo-terminal, disregarding --pty option");
+    return false;
+  }
+  environment.set("SLURM_PTY_WIN_COL", fmt::format("{}", size.ws_col));
+  environment.set("SLURM_PTY_WIN_ROW", fmt::format("{}", size.ws_row));
+  return true;
+}
+
+api::StepEnd end_of(const StepOutcome& outcome) {
+  api::StepEnd end;
+  end.exit_code = outcome.exit_code;
+  end.exit_signal = outcome.exit_signal;
+  end.user_cpu_ms = outcome.user_cpu_ms;
+  end.system_cpu_ms = outcome.system_cpu_ms;
+  end.max_rss = outcome.max_rss;
+  return end;
+}
+
+void report_end(std::optional<Daemon> daemon, const api::Allocation& step,
+                const api::StepEnd& end) {
+  const auto body = api::to_json(end);
+  const auto target = fmt::format("/v1/jobs/{}/steps/{}/end", step.job_id, *step.step_id);
+  for (int attempt = 0; attempt <= kReportSeconds; ++attempt) {
+    if (attempt > 0) ::sleep(1);
+    if (!daemon) {
+      auto again = Daemon::connect();
+      if (!again) continue;
+      daemon.emplace(std::move(*again));
+    }
+    const auto answer = daemon->send("POST", target, body);
+    if (answer || answer.error().code != kUnreachable) return;
+    daemon.reset();
+  }
+}
+
+struct Step {
+  std::optional<HeldAllocation> held;  // a job of our own
+  std::optional<Daemon> daemon;
+  api::Allocation answer;
+};
+
+// In the job that --jobid or the environment names.
+std::optional<Step> step_in(const std::string& job, const api::StepSpec& spec, const Voice& voice) {
+  auto daemon = Daemon::connect();
+  if (!daemon) {
+    voice.error(fmt::format("Unable to confirm allocation for job {}: {}", job,
+                            error_text(daemon.error())));
+    return std::nullopt;
+  }
+  auto answer = daemon->post<api::Allocation>(
+      fmt::format("/v1/jobs/{}/steps", net::percent_encode(job)), api::to_json(spec));
+  if (answer) return Step{std::nullopt, std::move(*daemon), std::move(*answer)};
+  const auto& code = answer.error().code;
+  if (code == "ESLURM_INVALID_JOB_ID" || code == "ESLURM_ALREADY_DONE") {
+    voice.error(fmt::format("Unable to confirm allocation for job {}: {}", job,
+                            error_text(answer.error())));
+    voice.info(
+        fmt::format("Check SLURM_JOB_ID environment variable. Expired or invalid job {}", job));
+  } else {
+    voice.error(
+        fmt::format("Unable to create step for job {}: {}", job, error_text(answer.error())));
+  }
+  return std::nullopt;
+}
+
+// In a job that is made for it.
+std::optional<Step> step_alone(const OptionSet& options, const Caller& caller,
+                               const std::vector<std::string>& words, const api::StepSpec& spec,
+                               const Voice& voice, int& status) {
+  auto job = make_job(options, caller, SystemClock().wall());
+  if (!job) {
+    status = refused(voice, job.error());
+    return std::nullopt;
+  }
+  job->batch = false;
+  job->name = options.text("job-name", base_name(words[0]));
+  job->command = words[0];
+  if (!job->ntasks) job->ntasks = spec.ntasks;
+  auto held = HeldAllocation::ask(options, *job, voice);
+  if (!held) return std::nullopt;
+  if (held->answer().step_id) {
+    auto answer = held->answer();
+    return Step{std::move(held), std::nullopt, std::move(answer)};
+  }
+  auto step = step_in(fmt::format("{}", held->answer().job_id), spec, voice);
+  if (step) step->held = std::move(held);
+  return step;
+}
+
+int run_step(Step step, const OptionSet& options, const Caller& caller,
+             std::vector<std::vector<std::string>> commands, const Voice& voice) {
+  std::vector<const api::Allocation*> answers;
+  if (step.held) answers.push_back(&step.held->answer());
+  answers.push_back(&step.answer);
+  auto environment =
+      step_environment(options, caller, answers, static_cast<std::int64_t>(commands.size()));
+  StepPlan plan;
+  plan.folder = options.text("chdir", caller.folder);
+  if (!plan.folder.starts_with('/')) plan.folder = fmt::format("{}/{}", caller.folder, plan.folder);
+  const auto& job = step.answer.job;
+  plan.names = {step.answer.job_id,
+                step.answer.step_id.value_or(0),
+                0,
+                job.array_job_id,
+                job.array_task_id,
+                job.node,
+                user_name(Uid(::geteuid())),
+                job.name};
+  if (plan.names.host.empty()) plan.names.host = caller.host;
+  plan.std_out = options.maybe("output");
+  plan.std_err = options.maybe("error");
+  plan.std_in = options.maybe("input");
+  plan.append = options.text("open-mode").starts_with('a');
+  plan.label = options.has("label");
+  plan.kill_on_bad_exit =
+      options.has("kill-on-bad-exit") && options.text("kill-on-bad-exit") != "0";
+  plan.quit_on_interrupt = options.has("quit-on-interrupt") || options.has("disable-status");
+  plan.wait_s = options.number("wait");
+  plan.pty = options.has("pty") && has_terminal(voice, environment);
+
+  // A command is looked for where srun is called, even if the task's PATH is another.
+  const auto path = caller.environment.get("PATH").value_or("");
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    Task task{std::move(commands[i]), environment};
+    task.environment.set("SLURM_PROCID", fmt::format("{}", i));
+    task.environment.set("SLURM_LOCALID", fmt::format("{}", i));
+    bind_gpus(task.environment, options, i);
+    if (!task.environment.get("PATH")) task.command[0] = find_program(task.command[0], path);
+    plan.tasks.push_back(std::move(task));
+  }
+  const auto outcome = run_tasks(plan, voice);
+  if (step.answer.step_id) report_end(std::move(step.daemon), step.answer, end_of(outcome));
+  if (step.held) step.held->finish(end_of(outcome));
+  return outcome.status;
+}
+
+}  // namespace
+
+int run_srun(int argc, char** argv) {
+  Voice voice("srun");
+  const auto line = read_arguments(Submitter::srun, argc, argv);
+  if (!line) return refused(voice, line.error());
+  for (const auto& word : line->words) {
+    if (word.name == "help") return std::fputs(help_text(Submitter::srun).c_str(), stdout) < 0;
+    if (word.name == "usage") return std::fputs(usage_text(Submitter::srun).c_str(), stdout) < 0;
+    if (word.name == "version") return std::fputs(version_text().c_str(), stdout) < 0;
+  }
+  OptionSet options(Submitter::srun);
+  if (auto set = apply(options, read_variables(Submitter::srun), Source::environment); !set) {
+    return refused(voice, set.error());
+  }
+  if (auto set = apply(options, line->words, Source::command_line); !set) {
+    return refused(voice, set.error());
+  }
+  voice.set_level(voice_level(options));
+  say_options(options, voice);
+  const std::vector<std::string> words(argv + line->rest, argv + argc);
+  if (words.empty()) {
+    voice.fatal("No command given to execute.");
+    return 1;
+  }
+  if (auto user = become_user(options); !user) return refused(voice, user.error());
+
+  const auto caller = describe_caller();
+  const auto ntasks = count_tasks(options);
+  if (ntasks > kMostTasks) {
+    voice.error(fmt::format("Invalid numeric value \"{}\" for --ntasks.", ntasks));
+    return 1;
+  }
+  auto commands = commands_of(options, words, static_cast<std::size_t>(ntasks));
+  if (!commands) {
+    voice.error(commands.error().message);
+    return 1;
+  }
+  api::StepSpec spec;
+  spec.ntasks = ntasks;
+  spec.cpus_per_task = options.number("cpus-per-task").value_or(1);
+  spec.overlap = options.has("overlap");
+  const auto* name = options.find("job-name");
+  spec.name =
+      name != nullptr && name->source == Source::command_line ? name->text : base_name(words[0]);
+
+  const auto inside = options.has("jobid")
+                          ? options.text("jobid")
+                          : std::string(caller.environment.get("SLURM_JOB_ID").value_or(""));
+  int status = 1;
+  auto step = inside.empty() ? step_alone(options, caller, words, spec, voice, status)
+                             : step_in(inside, spec, voice);
+  if (!step) return status;
+  return run_step(std::move(*step), options, caller, std::move(*commands), voice);
+}
+
+}  // namespace aliquot::cli
