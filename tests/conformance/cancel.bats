@@ -1,0 +1,50 @@
+# scancel against a running engine.
+load helper
+
+@test "a job that is not there is no error, unless one wants to know" {
+  start_engine
+  run_case scancel_missing 'scancel 99999'
+  run scancel -v 99999
+  [ "$status" -eq 1 ]
+  [ "${lines[-1]}" = "scancel: error: Kill job error on job id 99999: Invalid job id specified" ]
+}
+
+@test "-v says what is done" {
+  start_engine
+  id=$(sbatch --parsable -o /dev/null sleep.sh 60)
+  run_case scancel_v "scancel -v $id"
+}
+
+@test "another user's job" {
+  [[ $EUID -eq 0 && $ENGINE == local ]] || skip "needs root"
+  start_engine
+  id=$(sbatch --parsable -o /dev/null sleep.sh 60)
+  chmod 755 "$work"
+  run_case scancel_denied "setpriv --reuid=games --regid=games --clear-groups scancel $id"
+}
+
+@test "by name, and by what is waiting" {
+  start_engine
+  sbatch -o /dev/null -J keep -H sleep.sh
+  sbatch -o /dev/null -J go -H sleep.sh
+  scancel -n go
+  [ "$(squeue -h -o %j)" = keep ]
+  scancel --me -t PENDING
+  [ -z "$(squeue -h)" ]
+}
+
+@test "elements of an array" {
+  start_engine
+  id=$(sbatch --parsable -o /dev/null -H --array=1-4 sleep.sh)
+  scancel "${id}_[1-2]" "${id}_4"
+  [ "$(squeue -h -r -o %i)" = "${id}_3" ]
+}
+
+@test "-s signals and does not end" {
+  start_engine
+  printf '#!/bin/bash\ntrap "echo got >got.out" USR1\ntouch ready\nfor i in {1..100}; do sleep 0.1; [ -e got.out ] && exit 0; done; exit 9\n' >trap.sh
+  sbatch -o /dev/null trap.sh
+  eventually test -e ready
+  scancel -b -s USR1 --me
+  eventually test -e got.out
+}

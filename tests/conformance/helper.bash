@@ -1,0 +1,83 @@
+# For the conformance tests: the same files run against Slurm (ENGINE=slurm, its commands on the PATH, a cluster
+# running) and against Aliquot (ENGINE=local, the default), which gets a daemon of its own for each test.
+#
+#   run_case NAME COMMAND…   runs a command line in $work and compares what it prints, on stderr and stdout, and its exit
+#                            status with expected/NAME.txt. Ids, the host and times are written as @ID@, @HOST@, @TIME@.
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ENGINE=${ENGINE:-local}
+
+setup() {
+  work=$(mktemp -d "${BATS_TMPDIR:-/tmp}/conformance.XXXXXX")
+  cd "$work" || return 1
+  unset "${!SBATCH_@}" "${!SLURM_@}" "${!SALLOC_@}"
+  printf '#!/bin/bash\nsleep "${1:-1}"\n' >sleep.sh
+  [[ $ENGINE == local ]] || return 0
+  mkdir "$work/bin"
+  local name
+  for name in sbatch srun salloc scancel squeue sinfo scontrol sacct seff; do
+    ln -s "$ALIQUOT_BIN/aliquot" "$work/bin/$name"
+  done
+  export PATH=$work/bin:$PATH ALIQUOT_SOCKET=$work/aliquotd.sock
+  # Leaks at exit are not what is tested, and the sanitizer would change the exit status of a killed task.
+  export ASAN_OPTIONS=detect_leaks=0
+}
+
+teardown() {
+  [[ -n ${daemon:-} ]] && kill "$daemon" 2>/dev/null && wait "$daemon" 2>/dev/null
+  cd / && rm -rf "${work:?}"
+}
+
+# A daemon with four simulated GPUs; nothing to do for Slurm, whose cluster is up.
+start_engine() {
+  [[ $ENGINE == local ]] || return 0
+  [[ -x $ALIQUOT_BIN/aliquotd ]] || skip "aliquotd is not built"
+  "$ALIQUOT_BIN/aliquotd" --simulate h100:4 --state-dir "$work/state" --socket "$ALIQUOT_SOCKET" \
+    >"$work/aliquotd.log" 2>&1 3>&- &
+  daemon=$!
+  local i
+  for ((i = 0; i < 500; i++)); do
+    [[ -S $ALIQUOT_SOCKET ]] && return 0
+    kill -0 "$daemon" 2>/dev/null || break
+    sleep 0.02
+  done
+  cat "$work/aliquotd.log" >&2
+  return 1
+}
+
+normalise() {
+  sed -E -e "s/Submitted batch job [0-9]+/Submitted batch job @ID@/" \
+    -e "s/StepId=[0-9]+\.[0-9]+/StepId=@ID@/" \
+    -e "s/(job allocation|Job allocation|on job id|Terminating job|Job|job) [0-9]+/\1 @ID@/" \
+    -e "s/error: [A-Za-z0-9.-]+: (task[s]? )/error: @HOST@: \1/" \
+    -e "s/slurmstepd-[A-Za-z0-9.-]+:/slurmstepd-@HOST@:/" \
+    -e "s/[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}/@TIME@/"
+}
+
+run_case() {
+  local name=$1 status=0
+  shift
+  bash -c "$*" >out.txt 2>err.txt </dev/null || status=$?
+  {
+    normalise <out.txt
+    normalise <err.txt | sed 's/^/[stderr] /'
+    echo "[rc=$status]"
+  } >got.txt
+  diff -u "$here/expected/$name.txt" got.txt
+}
+
+# The same where who speaks first is chance.
+run_case_any_order() {
+  run_case "$@" >/dev/null 2>&1 || true
+  diff -u <(sort "$here/expected/$1.txt") <(sort got.txt)
+}
+
+# Waits until the command after it succeeds, for at most ten seconds.
+eventually() {
+  local i
+  for ((i = 0; i < 500; i++)); do
+    "$@" && return 0
+    sleep 0.02
+  done
+  echo "never: $*" >&2
+  return 1
+}
