@@ -318,19 +318,17 @@ Result<void> Cluster::set_health(NodeIndex node, GpuIndex gpu, Health health) {
   Health& now = nodes_[node].gpus[gpu].health;
   if (health == now) return {};
   now = health;
-  changed(node);
   GpuState& state = gpu_state(node, gpu);
-  const bool usable = health == Health::ok;
-  if (usable == state.usable) return {};
-  state.usable = usable;
   const Compute limit = nodes_[node].compute_limit;
-  if (usable) {
+  if (health == Health::ok) {
     compute_free_ += state.compute_free;
     compute_total_ += limit;
-  } else {
+  } else if (state.usable) {
     compute_free_ -= state.compute_free;
     compute_total_ -= limit;
   }
+  state.usable = health == Health::ok;
+  changed(node);
   return {};
 }
 
