@@ -151,7 +151,8 @@ void add_memory(const JobContext& context, Builder* set) {
 }
 
 void add_tasks(const JobContext& context, Builder* set) {
-  const auto& [job, spec] = std::tie(context.job, context.spec);
+  const auto& job = context.job;
+  const auto& spec = context.spec;
   set->if_any("SLURM_CPUS_PER_TASK", spec.cpus_per_task);
   if (spec.ntasks || spec.ntasks_per_node || !spec.batch) {
     (*set)("SLURM_NTASKS", job.ntasks);

@@ -26,6 +26,8 @@ struct JobContext {
   const api::JobInfo& job;   // started: node, gpus, start_ms, cpus … are set
   const api::JobSpec& spec;  // what was asked for: some variables are there only if it was
   std::string cluster = "aliquot";
+  // Else SLURM_SUBMIT_DIR of spec.environment, else the job\'s work_dir.
+  std::string submit_dir = {};
   std::string mark = {};  // make_mark()
   std::string tmp_dir = "/tmp";
   std::string home = {};  // set where the user's own environment lacks them

@@ -1,0 +1,107 @@
+#include "node/process.hpp"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "node/testing.hpp"
+
+namespace aliquot::node {
+namespace {
+
+SpawnSpec shell(const std::string& script, const std::string& mark) {
+  SpawnSpec spec;
+  spec.identity = testing::me();
+  spec.file = "/bin/bash";
+  spec.argv = {"bash", "-c", script};
+  spec.environment = {"PATH=/usr/bin:/bin", "ALIQUOT_JOB=" + mark};
+  return spec;
+}
+
+void reap(Pid pid) { waitpid(pid.value(), nullptr, 0); }
+
+TEST(Process, ReadsItself) {
+  const auto self = read_process(Pid(getpid()));
+  ASSERT_TRUE(self);
+  EXPECT_EQ(self->parent, Pid(getppid()));
+  EXPECT_EQ(self->session, Pid(getsid(0)));
+  EXPECT_TRUE(is_alive(self->ref));
+  EXPECT_FALSE(is_alive({self->ref.pid, self->ref.start_time + 1})) << "another of that number";
+  EXPECT_FALSE(open_process({self->ref.pid, self->ref.start_time + 1}));
+  EXPECT_FALSE(read_process(Pid(0)));
+  EXPECT_FALSE(boot_id().empty());
+}
+
+TEST(Process, NamesWithParenthesesDoNotConfuse) {
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_NAME, "a) R 1 1", 0, 0, 0);
+    pause();
+    _exit(0);
+  }
+  EXPECT_TRUE(testing::eventually([&] {
+    return testing::read_text("/proc/" + std::to_string(child) + "/comm") == "a) R 1 1\n";
+  }));
+  const auto info = read_process(Pid(child));
+  kill(child, SIGKILL);
+  ASSERT_TRUE(info);
+  EXPECT_EQ(info->parent, Pid(getpid()));
+  EXPECT_TRUE(testing::eventually([&] { return !is_alive(info->ref); })) << "a zombie is dead";
+  reap(Pid(child));
+}
+
+TEST(Process, WatchesAnEnd) {
+  const auto pid = spawn(shell("sleep 0.2", "x"));
+  ASSERT_TRUE(pid);
+  const auto fd = open_process(read_process(*pid)->ref);
+  ASSERT_TRUE(fd);
+  pollfd ended{fd->get(), POLLIN, 0};
+  EXPECT_EQ(poll(&ended, 1, 20'000), 1);
+  reap(*pid);
+}
+
+TEST(Process, MarksAreUniqueAndFound) {
+  const auto mark = make_mark(JobId(7));
+  EXPECT_TRUE(mark.starts_with("7:"));
+  EXPECT_NE(mark, make_mark(JobId(7)));
+  // The second sleep gets away from its parent and its session.
+  const auto pid = spawn(shell("(setsid sleep 61 &); sleep 60 & sleep 62", mark));
+  ASSERT_TRUE(pid);
+  const Search search{.mark = mark, .marked_uid = Uid(geteuid())};
+  EXPECT_TRUE(testing::eventually([&] { return find_processes(search).size() == 4; }));
+  EXPECT_TRUE(find_processes({.mark = mark, .marked_uid = Uid(4711)}).empty());
+  EXPECT_EQ(find_processes({.session = *pid}).size(), 3U);
+  const auto killed = kill_tree(search, seconds(20));
+  EXPECT_TRUE(killed.all_gone);
+  EXPECT_GE(killed.count, 4);
+  EXPECT_TRUE(find_processes(search).empty());
+  reap(*pid);
+}
+
+TEST(Process, KillsWhatForksAllTheTime) {
+  const auto mark = make_mark(JobId(8));
+  const auto pid = spawn(shell("f() { sleep 0.01; f & }; for i in 1 2 3; do f & done; wait", mark));
+  ASSERT_TRUE(pid);
+  usleep(100'000);
+  EXPECT_TRUE(kill_tree({.mark = mark}, seconds(30)).all_gone);
+  usleep(50'000);
+  EXPECT_TRUE(find_processes({.mark = mark}).empty());
+  reap(*pid);
+}
+
+TEST(Process, StepsAreWhatSrunStarted) {
+  const auto mark = make_mark(JobId(9));
+  const auto pid = spawn(shell("SLURM_STEP_ID=0 sleep 60; :", mark));
+  ASSERT_TRUE(pid);
+  EXPECT_TRUE(testing::eventually(
+      [&] { return find_processes({.mark = mark, .steps_only = true}).size() == 1; }));
+  EXPECT_NE(find_processes({.mark = mark, .steps_only = true})[0].pid, *pid);
+  kill_tree({.mark = mark}, seconds(20));
+  reap(*pid);
+}
+
+}  // namespace
+}  // namespace aliquot::node

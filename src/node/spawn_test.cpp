@@ -1,0 +1,171 @@
+#include "node/spawn.hpp"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "node/file.hpp"
+#include "node/testing.hpp"
+
+namespace aliquot::node {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Spawn : public ::testing::Test {
+ protected:
+  Spawn() {
+    spec_.identity = testing::me();
+    spec_.file = "/bin/sh";
+    spec_.out = ToFile{(folder_.path() / "out").string()};
+    spec_.err = LikeStdout{};
+    spec_.environment = {"PATH=/usr/bin:/bin"};
+    spec_.directory = folder_.path().string();
+  }
+
+  int run(const std::string& script) {
+    spec_.argv = {"sh", "-c", script};
+    const auto pid = spawn(spec_);
+    if (!pid) {
+      failure_ = pid.error();
+      return -1;
+    }
+    int status = 0;
+    waitpid(pid->value(), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  [[nodiscard]] std::string output() const { return testing::read_text(folder_.path() / "out"); }
+
+  testing::TemporaryFolder folder_;
+  SpawnSpec spec_;
+  SpawnFailure failure_;
+};
+
+TEST_F(Spawn, HandsOverNothingButWhatIsAskedFor) {
+  const Fd leak(open("/dev/null", O_RDONLY));  // NOLINT: not close-on-exec, on purpose
+  setenv("DAEMON_SECRET", "1", 1);
+  spec_.environment = {"A=1", "PATH=/usr/bin:/bin"};
+  EXPECT_EQ(run("env -u PWD -u _ -u OLDPWD -u SHLVL; ls /proc/self/fd | wc -l"), 0);
+  // 0, 1, 2 and the one ls reads the folder with.
+  EXPECT_EQ(output(), "A=1\nPATH=/usr/bin:/bin\n4\n");
+}
+
+TEST_F(Spawn, ResetsSignals) {
+  signal(SIGUSR1, SIG_IGN);
+  sigset_t set;
+  sigset_t before;
+  sigemptyset(&set);
+  sigaddset(&set, SIGUSR2);
+  sigprocmask(SIG_BLOCK, &set, &before);
+  EXPECT_EQ(run("grep -E 'Sig(Blk|Ign)' /proc/self/status"), 0);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  signal(SIGUSR1, SIG_DFL);
+  EXPECT_EQ(output(), "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
+}
+
+TEST_F(Spawn, SetsUmaskLimitsSessionAndPid) {
+  spec_.umask = 0077;
+  spec_.limits = {{.resource = RLIMIT_NOFILE, .soft = 100, .hard = 200},
+                  {.resource = RLIMIT_CORE, .soft = 0, .hard = 0}};
+  spec_.pid_variable = "MY_PID";
+  EXPECT_EQ(run("umask; ulimit -n; ulimit -c; [ $MY_PID = $$ ] && echo pid; "
+                "[ $(ps -o sid= -p $$) = $$ ] && echo session"),
+            0);
+  EXPECT_EQ(output(), "0077\n100\n0\npid\nsession\n");
+  struct stat info {};
+  ASSERT_EQ(stat((folder_.path() / "out").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600U);
+}
+
+TEST_F(Spawn, DiesWithItsParentWhereAsked) {
+  spec_.death_signal = SIGKILL;
+  spec_.argv = {"sh", "-c", "echo $$; exec sleep 60"};
+  const pid_t parent = fork();
+  if (parent == 0) {
+    static_cast<void>(spawn(spec_));
+    _exit(0);
+  }
+  waitpid(parent, nullptr, 0);
+  EXPECT_TRUE(testing::eventually([&] {
+    const auto text = output();
+    if (text.empty()) return false;
+    const auto process = read_process(Pid(std::stoi(text)));
+    return !process || process->state == 'Z';
+  }));
+}
+
+TEST_F(Spawn, SaysWhatFailed) {
+  spec_.file = "/no/such/program";
+  spec_.message_prefix = "me: ";
+  EXPECT_EQ(run(""), -1);
+  EXPECT_EQ(failure_.stage, SpawnStage::exec);
+  EXPECT_EQ(failure_.error, ENOENT);
+  EXPECT_EQ(output(), "me: execve(): /no/such/program: No such file or directory\n");
+  spec_.file = "/bin/sh";
+  spec_.directory = "/no/such/folder";
+  EXPECT_EQ(run(""), -1);
+  EXPECT_EQ(failure_.stage, SpawnStage::directory);
+  spec_.directory = "/";
+  spec_.err = ToFile{"/no/such/err"};
+  EXPECT_EQ(run(""), -1);
+  EXPECT_EQ(failure_.what, "Could not open stderr file /no/such/err: No such file or directory");
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "failed children have been waited for";
+}
+
+TEST_F(Spawn, WorksWithClosedStandardFiles) {
+  const pid_t child = fork();
+  if (child == 0) {
+    close(0);
+    close(1);
+    close(2);
+    _exit(run("echo fine; ls /proc/self/fd | wc -l"));
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(output(), "fine\n4\n");
+}
+
+TEST_F(Spawn, BecomesTheUserForGood) {
+  const auto user = testing::someone();
+  if (!user) GTEST_SKIP() << "needs root and the user games";
+  ASSERT_EQ(chown(folder_.path().c_str(), user->uid.value(), user->gid.value()), 0);
+  spec_.identity = *user;
+  EXPECT_EQ(run("grep -E '^(Uid|Gid|Groups|CapEff|CapPrm)' /proc/self/status; cat /etc/shadow"), 1);
+  EXPECT_THAT(output(), HasSubstr(fmt::format("Uid:\t{0}\t{0}\t{0}\t{0}\n", user->uid)));
+  EXPECT_THAT(output(), HasSubstr(fmt::format("Gid:\t{0}\t{0}\t{0}\t{0}\n", user->gid)));
+  EXPECT_THAT(output(), HasSubstr("CapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n"));
+  EXPECT_THAT(output(), HasSubstr("Permission denied"));
+}
+
+TEST_F(Spawn, AnotherUserNeedsRoot) {
+  const auto user = testing::someone();
+  const auto other = testing::someone("news");
+  if (!user || !other) GTEST_SKIP() << "needs root and the users games and news";
+  // A child that is games asks for news.
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setgid(user->gid.value()) != 0 || setuid(user->uid.value()) != 0) _exit(2);
+    spec_.identity = *other;
+    spec_.out = Null{};
+    _exit(run("") == -1 && failure_.stage == SpawnStage::identity ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(Identity, ComesFromTheUserDatabase) {
+  const auto root = find_identity(Uid(0));
+  ASSERT_TRUE(root);
+  EXPECT_EQ(root->user, "root");
+  EXPECT_EQ(root->groups.at(0), Gid(0));
+  EXPECT_EQ(find_identity(Uid(3'999'999'999)).error().code, Error::Code::not_found);
+}
+
+}  // namespace
+}  // namespace aliquot::node
