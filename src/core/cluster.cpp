@@ -86,8 +86,10 @@ Result<NodeIndex> Cluster::add_node(Node node) {
   std::vector<Gpu> gpus = std::move(node.gpus);
   node.gpus.clear();
   names_.emplace(node.id.value(), index);
-  states_.push_back({.cpus_free = node.cpus, .memory_free = node.memory, .units = units_of(node)});
-  first_gpu_.push_back(gpu_states_.size());
+  states_.push_back({.cpus_free = node.cpus,
+                     .memory_free = node.memory,
+                     .units = units_of(node),
+                     .first_gpu = static_cast<std::uint32_t>(gpu_states_.size())});
   nodes_.push_back(std::move(node));
   const std::size_t known_models = models_.size();
   const std::uint64_t known_slices = slice_models_;
@@ -96,7 +98,7 @@ Result<NodeIndex> Cluster::add_node(Node node) {
       // All or nothing: the node is the last one, so it comes off again.
       models_.resize(known_models);
       slice_models_ = known_slices;
-      gpu_states_.resize(first_gpu_.back());
+      gpu_states_.resize(states_.back().first_gpu);
       for (const Gpu& placed : nodes_.back().gpus) {
         if (placed.health != Health::ok) continue;
         compute_free_ -= nodes_.back().compute_limit;
@@ -105,7 +107,6 @@ Result<NodeIndex> Cluster::add_node(Node node) {
       names_.erase(nodes_.back().id.value());
       nodes_.pop_back();
       states_.pop_back();
-      first_gpu_.pop_back();
       return tl::make_unexpected(std::move(added).error());
     }
   }
@@ -137,14 +138,15 @@ Result<void> Cluster::append_gpu(NodeIndex node, Gpu gpu) {
     return fail(Error::Code::already_exists, "node {} has a GPU {} already", host.id, gpu.id);
   }
   const std::uint8_t model = TRY(intern_model(gpu));
-  const auto at = static_cast<std::ptrdiff_t>(first_gpu_[node] + host.gpus.size());
+  const auto at = static_cast<std::ptrdiff_t>(states_[node].first_gpu + host.gpus.size());
   const bool usable = gpu.health == Health::ok;
   gpu_states_.insert(gpu_states_.begin() + at, GpuState{.memory = gpu.memory,
                                                         .memory_free = gpu.memory,
                                                         .compute_free = host.compute_limit,
                                                         .model = model,
                                                         .usable = usable});
-  for (std::size_t later = node + 1; later < first_gpu_.size(); ++later) ++first_gpu_[later];
+  ++states_[node].gpu_count;
+  for (std::size_t later = node + 1; later < states_.size(); ++later) ++states_[later].first_gpu;
   if (usable) {
     compute_free_ += host.compute_limit;
     compute_total_ += host.compute_limit;

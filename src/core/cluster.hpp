@@ -60,9 +60,11 @@ struct GpuState {
 struct NodeState {
   CpuMilli cpus_free;
   Bytes memory_free;
+  GpuUnits units = {};
+  std::uint32_t first_gpu = 0;  // where its GPUs begin among all
+  std::uint32_t gpu_count = 0;
   // Over the usable GPUs: the largest rest a share could get, and how many nobody is on. They spare
   // most looks at the GPUs themselves.
-  GpuUnits units = {};
   Compute most_compute_free = Compute(0);
   std::uint32_t free_gpus = 0;
   std::uint32_t jobs = 0;
@@ -114,10 +116,15 @@ class Cluster {
   [[nodiscard]] const Node& node(NodeIndex node) const { return nodes_[node]; }
   [[nodiscard]] const NodeState& state(NodeIndex node) const { return states_[node]; }
   [[nodiscard]] std::span<const GpuState> gpus(NodeIndex node) const {
-    return {gpu_states_.data() + first_gpu_[node], nodes_[node].gpus.size()};
+    return {gpu_states_.data() + states_[node].first_gpu, states_[node].gpu_count};
   }
   [[nodiscard]] std::uint8_t model(NodeIndex node, GpuIndex gpu) const {
     return gpus(node)[gpu].model;
+  }
+  // Tells the processor that this node is looked at soon.
+  void prefetch(NodeIndex node) const {
+    __builtin_prefetch(&states_[node]);
+    __builtin_prefetch(&states_[node].jobs_by_gpus);
   }
   [[nodiscard]] std::size_t model_count() const { return models_.size(); }
   [[nodiscard]] std::optional<NodeIndex> find(std::string_view node) const;
@@ -148,13 +155,14 @@ class Cluster {
  private:
   Result<void> append_gpu(NodeIndex node, Gpu gpu);
   Result<std::uint8_t> intern_model(const Gpu& gpu);
-  GpuState& gpu_state(NodeIndex node, GpuIndex gpu) { return gpu_states_[first_gpu_[node] + gpu]; }
+  GpuState& gpu_state(NodeIndex node, GpuIndex gpu) {
+    return gpu_states_[states_[node].first_gpu + gpu];
+  }
   Result<void> check_position(NodeIndex node, GpuIndex gpu) const;
   void changed(NodeIndex node);
 
   std::vector<Node> nodes_;
   std::vector<NodeState> states_;
-  std::vector<std::size_t> first_gpu_;
   std::vector<GpuState> gpu_states_;
   std::unordered_map<std::string, NodeIndex> names_;
   std::vector<std::string> models_;  // lower case; a profile and a model of one name are two

@@ -8,6 +8,8 @@ namespace aliquot::core {
 namespace {
 
 constexpr float kUnfit = -std::numeric_limits<float>::infinity();
+// How many nodes ahead memory is asked for.
+constexpr std::size_t kAhead = 6;
 // Bounds the memory of all boards together: 8 bytes a leaf.
 constexpr std::size_t kMaxLeaves = std::size_t{1} << 25U;
 
@@ -52,14 +54,23 @@ void Index::refresh(Board& board, const Shape& shape) {
   }
   looked_at_.resize(leaves, 0);
   ++looks_;
+  changed_.clear();
   const bool known = cluster_.visit_changes(board.version, [&](NodeIndex node) {
     if (looked_at_[node] == looks_) return;
     looked_at_[node] = looks_;
-    const float now = score(shape, node);
-    if (now == board.scores[node]) return;
-    board.scores[node] = now;
-    for (std::size_t i = (leaves + node) / 2; i > 0; i /= 2) settle(board, i);
+    changed_.push_back(node);
   });
+  for (std::size_t i = 0; known && i < changed_.size(); ++i) {
+    if (i + kAhead < changed_.size()) {
+      cluster_.prefetch(changed_[i + kAhead]);
+      __builtin_prefetch(&board.scores[changed_[i + kAhead]]);
+    }
+    const NodeIndex node = changed_[i];
+    const float now = score(shape, node);
+    if (now == board.scores[node]) continue;
+    board.scores[node] = now;
+    for (std::size_t inner = (leaves + node) / 2; inner > 0; inner /= 2) settle(board, inner);
+  }
   if (!known) rebuild(board, shape);
   board.version = cluster_.version();
 }

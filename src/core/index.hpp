@@ -43,6 +43,7 @@ class Index {
   Candidates candidates_;
   std::vector<std::uint64_t> looked_at_;  // by node: the last refresh that scored it
   std::uint64_t looks_ = 0;
+  std::vector<NodeIndex> changed_;
 };
 
 }  // namespace aliquot::core
