@@ -51,6 +51,11 @@ constexpr auto kErrors = std::to_array<KnownError>({
     {"ESLURM_INVALID_TIME_LIMIT", 2051,
      "Requested time limit is invalid (missing or exceeds some limit)"},
     {"ESLURM_INVALID_QOS", 2066, "Invalid qos specification"},
+    // Those whose number never becomes an exit status have 1.
+    {"ESLURM_DISABLED", 1, "Requested operation is presently disabled"},
+    {"ESLURM_INVALID_TASK_MEMORY", 1, "Memory required by task is not available"},
+    {"ESLURM_JOB_NOT_PENDING", 1, "Job is no longer pending execution"},
+    {"ESLURM_PATHNAME_TOO_LONG", 2012, "Pathname of a file, directory or other parameter too long"},
     {"ESLURM_INVALID_GRES", 2072, "Invalid generic resource (gres) specification"},
     {"ESLURM_INVALID_ARRAY", 2094, "Invalid job array specification"},
 });

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 
 #include "base/size.hpp"
@@ -279,6 +280,26 @@ Parsed<void> become_user(const OptionSet& options) {
     }
   }
   return {};
+}
+
+std::optional<int> answer_about(Submitter command, const CommandLine& line) {
+  for (const auto& word : line.words) {
+    std::string text;
+    if (word.name == "help") text = help_text(command);
+    if (word.name == "usage") text = usage_text(command);
+    if (word.name == "version") text = version_text();
+    if (!text.empty()) return std::fputs(text.c_str(), stdout) < 0 ? 1 : 0;
+  }
+  return std::nullopt;
+}
+
+int refused(const Voice& voice, const Refusal& refusal) {
+  if (refusal.fatal) {
+    voice.fatal(refusal.message);
+  } else if (!refusal.message.empty()) {
+    voice.error(refusal.message);
+  }
+  return refusal.status;
 }
 
 void say_options(const OptionSet& options, const Voice& voice) {

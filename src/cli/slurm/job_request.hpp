@@ -1,6 +1,7 @@
 // From options to what is sent to the daemon, the same for sbatch, srun and salloc.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "api/types.hpp"
@@ -28,6 +29,12 @@ Answer<void> check_places(const OptionSet& options, Daemon& daemon, const Voice&
 
 // --uid and --gid, for root: becomes that user before the daemon sees who calls.
 Parsed<void> become_user(const OptionSet& options);
+
+// --help, --usage and --version: prints it and returns the exit status, if one of them is there.
+std::optional<int> answer_about(Submitter command, const CommandLine& line);
+
+// Says why not, and returns the exit status.
+int refused(const Voice& voice, const Refusal& refusal);
 
 // -v: the options in force.
 void say_options(const OptionSet& options, const Voice& voice);

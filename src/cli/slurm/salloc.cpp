@@ -23,17 +23,6 @@
 namespace aliquot::cli {
 namespace {
 
-int refused(const Voice& voice, const Refusal& refusal) {
-  if (!refusal.message.empty()) {
-    if (refusal.fatal) {
-      voice.fatal(refusal.message);
-    } else {
-      voice.error(refusal.message);
-    }
-  }
-  return refusal.status;
-}
-
 std::string shell_of_user() {
   if (const char* shell = std::getenv("SHELL"); shell != nullptr && *shell != '\0') return shell;
   const auto* entry = ::getpwuid(::geteuid());
@@ -92,11 +81,7 @@ int run_salloc(int argc, char** argv) {
   Voice voice("salloc");
   const auto line = read_arguments(Submitter::salloc, argc, argv);
   if (!line) return refused(voice, line.error());
-  for (const auto& word : line->words) {
-    if (word.name == "help") return std::fputs(help_text(Submitter::salloc).c_str(), stdout) < 0;
-    if (word.name == "usage") return std::fputs(usage_text(Submitter::salloc).c_str(), stdout) < 0;
-    if (word.name == "version") return std::fputs(version_text().c_str(), stdout) < 0;
-  }
+  if (const auto status = answer_about(Submitter::salloc, *line)) return *status;
   OptionSet options(Submitter::salloc);
   if (auto set = apply(options, read_variables(Submitter::salloc), Source::environment); !set) {
     return refused(voice, set.error());

@@ -18,17 +18,6 @@ namespace {
 
 constexpr std::string_view kFailed = "Batch job submission failed";
 
-int refused(const Voice& voice, const Refusal& refusal) {
-  if (!refusal.message.empty()) {
-    if (refusal.fatal) {
-      voice.fatal(refusal.message);
-    } else {
-      voice.error(refusal.message);
-    }
-  }
-  return refusal.status;
-}
-
 Parsed<Script> find_script(const CommandLine& line, char** argv, int argc) {
   for (const auto& word : line.words) {
     if (word.name != "wrap") continue;
@@ -113,11 +102,7 @@ int run_sbatch(int argc, char** argv) {
   Voice voice("sbatch");
   auto line = read_arguments(Submitter::sbatch, argc, argv);
   if (!line) return refused(voice, line.error());
-  for (const auto& word : line->words) {
-    if (word.name == "help") return std::fputs(help_text(Submitter::sbatch).c_str(), stdout) < 0;
-    if (word.name == "usage") return std::fputs(usage_text(Submitter::sbatch).c_str(), stdout) < 0;
-    if (word.name == "version") return std::fputs(version_text().c_str(), stdout) < 0;
-  }
+  if (const auto status = answer_about(Submitter::sbatch, *line)) return *status;
 
   auto script = find_script(*line, argv, argc);
   if (!script) return refused(voice, script.error());

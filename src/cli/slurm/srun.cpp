@@ -31,17 +31,6 @@ namespace {
 constexpr int kReportSeconds = 15;
 constexpr std::int64_t kMostTasks = 10'000;
 
-int refused(const Voice& voice, const Refusal& refusal) {
-  if (!refusal.message.empty()) {
-    if (refusal.fatal) {
-      voice.fatal(refusal.message);
-    } else {
-      voice.error(refusal.message);
-    }
-  }
-  return refusal.status;
-}
-
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 std::int64_t count_tasks(const OptionSet& options) {
@@ -263,11 +252,7 @@ int run_srun(int argc, char** argv) {
   Voice voice("srun");
   const auto line = read_arguments(Submitter::srun, argc, argv);
   if (!line) return refused(voice, line.error());
-  for (const auto& word : line->words) {
-    if (word.name == "help") return std::fputs(help_text(Submitter::srun).c_str(), stdout) < 0;
-    if (word.name == "usage") return std::fputs(usage_text(Submitter::srun).c_str(), stdout) < 0;
-    if (word.name == "version") return std::fputs(version_text().c_str(), stdout) < 0;
-  }
+  if (const auto status = answer_about(Submitter::srun, *line)) return *status;
   OptionSet options(Submitter::srun);
   if (auto set = apply(options, read_variables(Submitter::srun), Source::environment); !set) {
     return refused(voice, set.error());

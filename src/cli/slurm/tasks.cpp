@@ -1,3 +1,4 @@
+// One loop over all that can happen to a step; long, because its parts share one state.
 #include "cli/slurm/tasks.hpp"
 
 #include <fcntl.h>
@@ -16,9 +17,11 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/text.hpp"
+#include "cli/slurm/task_io.hpp"
 #include "cli/slurm/task_process.hpp"
 
 namespace aliquot::cli {
@@ -26,72 +29,6 @@ namespace {
 
 constexpr Millis kKillWait = seconds(30);
 constexpr Millis kDoubleInterrupt = seconds(1);
-
-// A descriptor that closes itself.
-class File {
- public:
-  File() = default;
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  File(File&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  File& operator=(File&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  ~File() { close(); }
-
-  void close() {
-    if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
-  }
-  [[nodiscard]] int get() const { return descriptor_; }
-  [[nodiscard]] bool open() const { return descriptor_ >= 0; }
-
- private:
-  int descriptor_ = -1;
-};
-
-struct Pipe {
-  File read;
-  File write;
-};
-Pipe make_pipe() {
-  int ends[2] = {-1, -1};
-  if (::pipe2(ends, O_CLOEXEC) != 0) return {};
-  return {File(ends[0]), File(ends[1])};
-}
-
-void write_all(int file, std::string_view text) {
-  while (!text.empty()) {
-    const auto wrote = ::write(file, text.data(), text.size());
-    if (wrote < 0) {
-      if (errno == EINTR) continue;
-      if (errno != EAGAIN) return;
-      pollfd ready{file, POLLOUT, 0};
-      ::poll(&ready, 1, -1);
-      continue;
-    }
-    text.remove_prefix(static_cast<std::size_t>(wrote));
-  }
-}
-
-// Gives the terminal back as it was.
-class RawTerminal {
- public:
-  explicit RawTerminal(bool wanted) {
-    if (!wanted || ::tcgetattr(STDIN_FILENO, &before_) != 0) return;
-    termios raw = before_;
-    ::cfmakeraw(&raw);
-    changed_ = ::tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
-  }
-  RawTerminal(const RawTerminal&) = delete;
-  RawTerminal& operator=(const RawTerminal&) = delete;
-  ~RawTerminal() {
-    if (changed_) ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
-  }
-
- private:
-  termios before_{};
-  bool changed_ = false;
-};
 
 std::string numbers(const std::vector<std::size_t>& tasks) {
   std::string text;
@@ -117,6 +54,8 @@ class Runner {
       const RawTerminal raw(plan_.pty);
       if (start()) loop();
     }
+    // In a raw terminal nobody could read it, and the task's last words come first.
+    for (const auto& [status, tasks] : unsaid_) say_end(status, tasks);
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     return outcome_;
   }
@@ -303,7 +242,7 @@ class Runner {
         signal_tasks(SIGKILL);
       }
       // A task's children may hold its output open; nobody waits for them.
-      if (alive() == 0 && ready == 0 && !deadline_) {
+      if (alive() == 0 && ready == 0) {
         flush_streams();
         return;
       }
@@ -497,7 +436,13 @@ class Runner {
         count(status, usage);
       }
     }
-    for (const auto& [status, tasks] : ends) say_end(status, tasks);
+    for (const auto& [status, tasks] : ends) {
+      if (plan_.pty) {
+        unsaid_.emplace_back(status, tasks);
+      } else {
+        say_end(status, tasks);
+      }
+    }
     if (ends.empty() || alive() == 0) return;
     if (!deadline_ && plan_.wait_s && *plan_.wait_s > 0) {
       deadline_ = clock_.mono() + seconds(*plan_.wait_s);
@@ -554,6 +499,7 @@ class Runner {
   sigset_t awaited_{};
   sigset_t before_{};
   StepOutcome outcome_;
+  std::vector<std::pair<int, std::vector<std::size_t>>> unsaid_;
   std::optional<MonoTime> last_interrupt_;
   std::optional<MonoTime> deadline_;
   bool feeding_ = false;

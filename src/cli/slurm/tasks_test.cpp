@@ -1,0 +1,116 @@
+#include "cli/slurm/tasks.hpp"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace aliquot::cli {
+namespace {
+
+class Tasks : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "tasks.XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    voice_.set_level(-1);
+    plan_.folder = folder_;
+    plan_.names.host = "here";
+    plan_.names.job_id = 7;
+    plan_.std_in = "none";
+    plan_.std_err = "none";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void add(const std::string& script) {
+    Task task;
+    task.command = {"sh", "-c", script};
+    task.environment.set("PATH=/usr/bin:/bin");
+    task.environment.set("SLURM_PROCID", std::to_string(plan_.tasks.size()));
+    plan_.tasks.push_back(std::move(task));
+  }
+  [[nodiscard]] std::string read(const std::string& name) const {
+    std::ifstream file(folder_ + "/" + name);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  std::string folder_;
+  Voice voice_{"srun"};
+  StepPlan plan_;
+};
+
+TEST_F(Tasks, TheHighestExitCodeCounts) {
+  for (const auto* script : {"exit 3", "exit 7", "true"}) add(script);
+  const auto outcome = run_tasks(plan_, voice_);
+  EXPECT_EQ(outcome.status, 7);
+  EXPECT_EQ(outcome.exit_code, 7);
+  EXPECT_EQ(outcome.exit_signal, 0);
+}
+
+TEST_F(Tasks, ASignalIs128More) {
+  add("kill -9 $$");
+  const auto outcome = run_tasks(plan_, voice_);
+  EXPECT_EQ(outcome.status, 137);
+  EXPECT_EQ(outcome.exit_signal, 9);
+  EXPECT_EQ(outcome.exit_code, 0);
+}
+
+TEST_F(Tasks, AMissingCommandIs2) {
+  add("true");
+  plan_.tasks[0].command = {"no-such-command"};
+  EXPECT_EQ(run_tasks(plan_, voice_).status, 2);
+}
+
+TEST_F(Tasks, WriteEachToItsFile) {
+  for (int i = 0; i < 2; ++i) add("echo $SLURM_PROCID in $(pwd)");
+  plan_.std_out = "out-%t";
+  EXPECT_EQ(run_tasks(plan_, voice_).status, 0);
+  EXPECT_EQ(read("out-0"), "0 in " + folder_ + "\n");
+  EXPECT_EQ(read("out-1"), "1 in " + folder_ + "\n");
+}
+
+TEST_F(Tasks, AreLabelledLineByLine) {
+  add("printf 'a\\nb'");
+  plan_.std_out = "out";
+  plan_.label = true;
+  EXPECT_EQ(run_tasks(plan_, voice_).status, 0);
+  EXPECT_EQ(read("out"), "0: a\n0: b\n");
+}
+
+TEST_F(Tasks, KeepTheEndOfAFileWhenAppending) {
+  add("echo more");
+  std::ofstream(folder_ + "/out") << "first\n";
+  plan_.std_out = "out";
+  plan_.append = true;
+  EXPECT_EQ(run_tasks(plan_, voice_).status, 0);
+  EXPECT_EQ(read("out"), "first\nmore\n");
+}
+
+TEST_F(Tasks, EndTogetherWhenOneFails) {
+  add("exec sleep 60");
+  add("exit 3");
+  plan_.kill_on_bad_exit = true;
+  const auto outcome = run_tasks(plan_, voice_);
+  EXPECT_EQ(outcome.status, 3);
+}
+
+TEST_F(Tasks, KnowTheirProcess) {
+  add("test \"$SLURM_TASK_PID\" = $$");
+  EXPECT_EQ(run_tasks(plan_, voice_).status, 0);
+}
+
+TEST_F(Tasks, AreNotHeldUpByWhatTheyLeaveBehind) {
+  add("sleep 5 & exit 4");
+  plan_.std_out = "out";
+  plan_.label = true;
+  EXPECT_EQ(run_tasks(plan_, voice_).status, 4);
+}
+
+}  // namespace
+}  // namespace aliquot::cli
