@@ -3,7 +3,7 @@ JOBS ?= $(shell nproc)
 export JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test bench fuzz tidy format clean update-shell-tests deps-build deps-test deps-all
+.PHONY: help build run test bench fuzz soak tidy format clean update-shell-tests deps-build deps-test deps-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' Makefile
@@ -25,6 +25,12 @@ fuzz: deps-test ## run every fuzzer for FUZZ_SECONDS (default 60)
 	@cmake --preset fuzz -DALIQUOT_FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) >/dev/null
 	@cmake --build --preset fuzz -j $(JOBS)
 	@ctest --preset fuzz -j $(JOBS)
+
+soak: deps-test ## kill the daemon SOAK (default 200) times under load and count what is lost
+	@cmake --preset dev >/dev/null
+	@cmake --build --preset dev -j $(JOBS) --target engine_test
+	@ALIQUOT_SOAK=$(or $(SOAK),200) build/dev/bin/engine_test \
+	  --gtest_filter=DaemonTest.NothingIsLostWhenItIsKilledAtRandom
 
 tidy: deps-all ## clang-tidy over the sources, warnings as errors
 	@cmake --preset tidy >/dev/null

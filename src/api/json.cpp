@@ -336,7 +336,7 @@ std::string to_json(const T& value) {
 }
 
 template <class T>
-Result<T> from_json(std::string_view text) {
+Result<void> update_from_json(T& value, std::string_view text) {
   try {
     json::parse_options options;
     options.allow_invalid_utf8 = true;  // names of files and values of variables are bytes
@@ -345,17 +345,26 @@ Result<T> from_json(std::string_view text) {
     json::monotonic_resource memory;
     const json::value parsed = json::parse({text.data(), text.size()}, error, &memory, options);
     if (error) return fail(Error::Code::invalid_argument, "not JSON: {}", error.message());
-    T value;
-    if (auto done = read(parsed, value); !done) {
+    T changed = value;
+    if (auto done = read(parsed, changed); !done) {
       const std::string& message = done.error().message;
       return fail(done.error().code, "{}", message.starts_with('.') ? message.substr(1) : message);
     }
-    return value;
+    value = std::move(changed);
+    return {};
   } catch (const std::exception& error) {  // out of memory
     return fail(Error::Code::internal, "cannot read JSON: {}", error.what());
   }
 }
 
+template <class T>
+Result<T> from_json(std::string_view text) {
+  T value;
+  TRY(update_from_json(value, text));
+  return value;
+}
+
+template Result<void> update_from_json(JobSpec&, std::string_view);
 template std::string to_json(const SignalRequest&);
 template Result<SignalRequest> from_json(std::string_view);
 template std::string to_json(const JobSpec&);

@@ -18,6 +18,10 @@ std::string to_json(const T& value);
 template <class T>
 Result<T> from_json(std::string_view text);
 
+// Sets the fields that `text` has and leaves the others; on error nothing has changed. For JobSpec.
+template <class T>
+Result<void> update_from_json(T& value, std::string_view text);
+
 // {"jobs": [...]}
 struct JobList {
   std::vector<JobInfo> jobs;

@@ -1,0 +1,237 @@
+// aliquotd: reads its options and settings, says what is wrong with them, and runs the daemon.
+#include <fcntl.h>
+#include <getopt.h>
+#include <pwd.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+#include "base/text.hpp"
+#include "engine/daemon.hpp"
+
+namespace aliquot::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kHelp =
+    R"(aliquotd - queues and runs the jobs of this machine, sharing its GPUs
+
+usage: aliquotd [option…]
+
+  --foreground        stay in the foreground, log to stderr
+  --socket PATH       listen here
+  --state-dir DIR     keep the queue and the jobs' files here
+  --config FILE       read the settings from here
+  --simulate MODEL:N  pretend to have N GPUs of that model, for trying things out
+  --help, --version
+
+Run by root it serves every user of the machine, run by anyone else that user alone.
+)";
+
+int say(std::string_view text) {
+  fmt::print(stderr, "aliquotd: {}\n", text);
+  return 1;
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string home() {
+  const passwd* entry = ::getpwuid(::getuid());
+  return entry == nullptr ? variable("HOME") : entry->pw_dir;
+}
+
+std::string default_socket() {
+  if (::getuid() == 0) return "/run/aliquot/aliquotd.sock";
+  const std::string run = variable("XDG_RUNTIME_DIR");
+  return (run.empty() ? fmt::format("/tmp/aliquot-{}", ::getuid()) : run + "/aliquot") +
+         "/aliquotd.sock";
+}
+
+std::string default_state() {
+  if (::getuid() == 0) return "/var/lib/aliquot";
+  const std::string state = variable("XDG_STATE_HOME");
+  return (state.empty() ? home() + "/.local/state" : state) + "/aliquot";
+}
+
+std::string default_config() {
+  return ::getuid() == 0 ? "/etc/aliquot/aliquot.toml" : home() + "/.config/aliquot/aliquot.toml";
+}
+
+// The default folder of the socket is ours to make, and must be ours: in /tmp anyone could have.
+Result<void> make_socket_folder(const fs::path& folder) {
+  const mode_t mode = ::getuid() == 0 ? 0755 : 0700;
+  std::error_code error;
+  fs::create_directories(folder.parent_path(), error);
+  if (::mkdir(folder.c_str(), mode) != 0 && errno != EEXIST) {
+    return fail(Error::Code::unavailable, "cannot create {}: {}", quote(folder.string()),
+                std::strerror(errno));
+  }
+  struct stat status {};
+  if (::lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
+      status.st_uid != ::getuid() || (status.st_mode & 0022U) != 0) {
+    return fail(Error::Code::permission_denied, "{} is not safe: somebody else's, or open to all",
+                quote(folder.string()));
+  }
+  return {};
+}
+
+// Beside us in the build tree, or where a package puts it.
+fs::path find_part(const std::vector<fs::path>& places, const fs::path& fallback) {
+  std::error_code error;
+  const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const fs::path& place : places) {
+    if (fs::exists(here / place, error)) return fs::weakly_canonical(here / place, error);
+  }
+  return fallback;
+}
+
+// Our child goes on; we wait until it listens, or has said why not.
+std::optional<int> go_to_background(int& ready) {
+  std::array<int, 2> pipe{};
+  if (::pipe2(pipe.data(), O_CLOEXEC) != 0) return say("cannot make a pipe");
+  const pid_t child = ::fork();
+  if (child < 0) return say("cannot fork");
+  if (child == 0) {
+    ::close(pipe[0]);
+    ::setsid();
+    ready = pipe[1];
+    return std::nullopt;
+  }
+  ::close(pipe[1]);
+  char byte = 0;
+  if (::read(pipe[0], &byte, 1) == 1) return 0;
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return 1;
+}
+
+int run(int argc, char** argv) {
+  enum : int { kSocket = 256, kState, kConfig, kForeground, kSimulate, kHelpOption, kVersion };
+  static constexpr std::array<option, 8> kOptions{{
+      {"socket", required_argument, nullptr, kSocket},
+      {"state-dir", required_argument, nullptr, kState},
+      {"config", required_argument, nullptr, kConfig},
+      {"foreground", no_argument, nullptr, kForeground},
+      {"simulate", required_argument, nullptr, kSimulate},
+      {"help", no_argument, nullptr, kHelpOption},
+      {"version", no_argument, nullptr, kVersion},
+      {nullptr, 0, nullptr, 0},
+  }};
+  DaemonOptions options;
+  std::string config;
+  std::string simulate;
+  bool foreground = false;
+  for (int choice = 0; (choice = ::getopt_long(argc, argv, "", kOptions.data(), nullptr)) != -1;) {
+    switch (choice) {
+      case kSocket:
+        options.socket = optarg;
+        break;
+      case kState:
+        options.state = optarg;
+        break;
+      case kConfig:
+        config = optarg;
+        break;
+      case kForeground:
+        foreground = true;
+        break;
+      case kSimulate:
+        simulate = optarg;
+        break;
+      case kHelpOption:
+        std::fputs(kHelp, stdout);
+        return 0;
+      case kVersion:
+        fmt::print("aliquotd {}\n", ALIQUOT_VERSION);
+        return 0;
+      default:
+        return say("try --help");
+    }
+  }
+  if (optind < argc) return say(fmt::format("what is {}? Try --help", quote(argv[optind])));
+
+  if (!config.empty() || fs::exists(default_config())) {
+    auto settings = load_settings(config.empty() ? default_config() : config);
+    if (!settings) return say(settings.error().message);
+    options.settings = std::move(*settings);
+  }
+  if (!simulate.empty()) options.settings.simulate = simulate;
+  if (options.socket.empty()) {
+    options.socket = default_socket();
+    if (const auto made = make_socket_folder(fs::path(options.socket).parent_path()); !made) {
+      return say(made.error().message);
+    }
+  }
+  if (options.state.empty()) options.state = default_state();
+  options.socket = fs::absolute(options.socket);
+  options.state = fs::absolute(options.state);
+  options.stepd = find_part(
+      {"aliquot-stepd", "../libexec/aliquot/aliquot-stepd", "../lib/aliquot/aliquot-stepd"},
+      "/usr/libexec/aliquot/aliquot-stepd");
+  options.standin = find_part({"../standin", "../lib/aliquot/standin"}, "/usr/lib/aliquot/standin");
+
+  int ready = -1;
+  if (!foreground) {
+    if (const auto status = go_to_background(ready)) return *status;
+  }
+  std::string log = options.settings.log_file;
+  if (log.empty() && !foreground) {
+    std::error_code error;
+    fs::create_directories(options.state, error);
+    log = options.state / "aliquotd.log";
+  }
+  try {
+    const mode_t mask = ::umask(0077);
+    auto logger = log.empty() ? spdlog::stderr_logger_mt("aliquotd")
+                              : spdlog::basic_logger_mt("aliquotd", log);
+    ::umask(mask);
+    logger->set_level(spdlog::level::from_str(options.settings.log_level));
+    logger->flush_on(spdlog::level::info);
+    logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+    spdlog::set_default_logger(logger);
+  } catch (const std::exception& error) {
+    return say(fmt::format("cannot log: {}", error.what()));
+  }
+
+  const auto done = run_daemon(options, [&] {
+    if (ready < 0) return;
+    // From here on nobody reads what we would say.
+    const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (const int fd : {0, 1, 2}) ::dup2(null, fd);
+    ::close(null);
+    [[maybe_unused]] const auto written = ::write(ready, "r", 1);
+    ::close(ready);
+  });
+  if (!done) {
+    if (!log.empty()) spdlog::error("{}", done.error().message);
+    return say(done.error().message);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace aliquot::engine
+
+int main(int argc, char** argv) {
+  try {
+    return aliquot::engine::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "aliquotd: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,25 @@
+// aliquotd put together: the machine is looked at, the engine made, and everything that happens
+// (requests, ends of jobs, time, samples, signals) brought to it on one thread.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "base/result.hpp"
+#include "engine/settings.hpp"
+
+namespace aliquot::engine {
+
+struct DaemonOptions {
+  Settings settings;
+  std::string socket;
+  std::filesystem::path state;
+  std::filesystem::path stepd;    // the program aliquot-stepd
+  std::filesystem::path standin;  // the folder of the stand-in's libraries
+};
+
+// Serves until SIGTERM or SIGINT. Jobs go on without it. `ready` is called once it listens.
+Result<void> run_daemon(const DaemonOptions& options, const std::function<void()>& ready);
+
+}  // namespace aliquot::engine

@@ -1,0 +1,257 @@
+// The real thing end to end: aliquotd, aliquot-stepd and the stand-in's GPUs, spoken to through
+// net::Client as the commands do.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "api/json.hpp"
+#include "net/client.hpp"
+
+namespace aliquot::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+class DaemonTest : public testing::Test {
+ protected:
+  DaemonTest() {
+    std::string pattern = testing::TempDir() + "aqd-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    fs::permissions(folder_, fs::perms(0711));
+    std::ofstream(folder_ + "/aliquot.toml")
+        << "[jobs]\nkill_wait = 1\n[monitor]\ninterval = 1\n[schedule]\npolicy = "
+           "\"least-occupied\"\n";
+    start();
+  }
+  ~DaemonTest() override {
+    if (daemon_ > 0) {
+      // Nothing of a test survives it.
+      if (const auto list = get<api::JobList>("/v1/jobs")) {
+        for (const auto& job : list->jobs) {
+          post("/v1/jobs/" + std::to_string(job.id) + "/cancel");
+        }
+        for (int i = 0; i < 100 && busy(); ++i) std::this_thread::sleep_for(50ms);
+      }
+      stop(SIGTERM);
+    }
+    std::error_code error;
+    fs::remove_all(folder_, error);
+  }
+
+  bool busy() {
+    const auto list = get<api::JobList>("/v1/jobs");
+    if (!list) return false;
+    for (const auto& job : list->jobs) {
+      if (job.state == "RUNNING" || job.state == "COMPLETING") return true;
+    }
+    return false;
+  }
+
+  void start() {
+    daemon_ = ::fork();
+    if (daemon_ == 0) {
+      const std::string program = ALIQUOT_BIN_DIR "/aliquotd";
+      const std::string socket = folder_ + "/s";
+      const std::string state = folder_ + "/state";
+      const std::string config = folder_ + "/aliquot.toml";
+      const std::string log = folder_ + "/log";
+      const int fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+      ::dup2(fd, 2);
+      ::execl(program.c_str(), "aliquotd", "--foreground", "--socket", socket.c_str(),
+              "--state-dir", state.c_str(), "--config", config.c_str(), "--simulate", "h200:4",
+              nullptr);
+      ::_exit(127);
+    }
+    for (int i = 0; i < 400; ++i) {
+      if (net::Client::connect(folder_ + "/s")) return;
+      std::this_thread::sleep_for(25ms);
+    }
+    FAIL() << "the daemon does not come up: " << read(folder_ + "/log");
+  }
+  int stop(int signal) {
+    ::kill(daemon_, signal);
+    int status = 0;
+    ::waitpid(daemon_, &status, 0);
+    daemon_ = -1;
+    return status;
+  }
+
+  static std::string read(const std::string& path) {
+    std::ifstream file(path);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+  template <class T>
+  Result<T> get(const std::string& target) {
+    auto client = TRY(net::Client::connect(folder_ + "/s"));
+    const auto response = TRY(client.send("GET", target));
+    if (response.status != 200) return fail(Error::Code::not_found, "{}", response.body);
+    return api::from_json<T>(response.body);
+  }
+  net::Response post(const std::string& target, const std::string& body = "") {
+    auto client = net::Client::connect(folder_ + "/s");
+    if (!client) return {0, ""};
+    const auto response = client->send("POST", target, body);
+    return response ? *response : net::Response{0, ""};
+  }
+
+  api::JobSpec spec(const std::string& script) const {
+    api::JobSpec spec;
+    spec.name = "job";
+    spec.script = "#!/bin/bash\n" + script + "\n";
+    spec.work_dir = folder_;
+    spec.environment = {"PATH=/usr/bin:/bin", "SPECIAL=value"};
+    return spec;
+  }
+  std::int64_t submit(const api::JobSpec& wanted) {
+    const auto response = post("/v1/jobs", api::to_json(wanted));
+    EXPECT_EQ(response.status, 200) << response.body;
+    const auto submitted = api::from_json<api::Submitted>(response.body);
+    return submitted ? submitted->job_id : 0;
+  }
+  api::JobInfo wait(std::int64_t id) {
+    const auto info = get<api::JobInfo>("/v1/jobs/" + std::to_string(id) + "/wait");
+    EXPECT_TRUE(info) << info.error().message;
+    return info ? *info : api::JobInfo{};
+  }
+
+  std::string folder_;
+  pid_t daemon_ = -1;
+};
+
+TEST_F(DaemonTest, RunsAScriptWithItsGpu) {
+  auto wanted = spec(
+      "echo $SLURM_JOB_ID $SPECIAL $SLURM_JOB_GPUS; echo \"gpu=$CUDA_VISIBLE_DEVICES\"; exit 3");
+  wanted.gres = "gpu:1";
+  const auto id = submit(wanted);
+  const auto info = wait(id);
+  EXPECT_EQ(info.state, "FAILED") << info.reason << ": " << info.reason_detail;
+  EXPECT_EQ(info.exit_code, 3);
+  ASSERT_EQ(info.gpus.size(), 1U);
+  const std::string out = read(folder_ + "/slurm-1.out");
+  EXPECT_NE(out.find("1 value"), std::string::npos) << out;
+  EXPECT_NE(out.find("gpu=" + info.gpus[0].uuid), std::string::npos) << out;
+  const auto cluster = get<api::ClusterInfo>("/v1/cluster");
+  ASSERT_TRUE(cluster);
+  EXPECT_TRUE(cluster->simulated);
+  EXPECT_EQ(cluster->node.gpus.size(), 4U);
+}
+
+TEST_F(DaemonTest, CancelsAndTimesOut) {
+  const auto cancelled = submit(spec("sleep 1000"));
+  auto limited = spec("sleep 1000");
+  limited.time_limit_ms = 1'000;
+  const auto timed_out = submit(limited);
+  for (int i = 0; i < 100; ++i) {
+    if (get<api::JobInfo>("/v1/jobs/1")->state == "RUNNING") break;
+    std::this_thread::sleep_for(20ms);
+  }
+  EXPECT_EQ(post("/v1/jobs/1/cancel").status, 200);
+  EXPECT_EQ(wait(cancelled).state, "CANCELLED");
+  const auto info = wait(timed_out);
+  EXPECT_EQ(info.state, "TIMEOUT");
+  EXPECT_EQ(info.reason, "TimeLimit");
+  EXPECT_EQ(post("/v1/jobs/1/cancel").status, 409);
+  EXPECT_EQ(post("/v1/jobs/77/cancel").status, 404);
+}
+
+TEST_F(DaemonTest, AnAllocationEndsWithItsConnection) {
+  auto wanted = spec("");
+  wanted.batch = false;
+  wanted.gres = "gpu:4";
+  // In a child: whoever asks is moved into the job's group, and ends with it.
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto client = net::Client::connect(folder_ + "/s");
+    const auto response = client->send("POST", "/v1/allocations", api::to_json(wanted));
+    if (!response || response->status != 200) ::_exit(1);
+    if (get<api::JobInfo>("/v1/jobs/1")->state != "RUNNING") ::_exit(2);
+    const auto step = client->send("POST", "/v1/jobs/1/steps", R"({"name":"x"})");
+    if (!step || step->status != 200) ::_exit(3);
+    const auto end = client->send("POST", "/v1/jobs/1/steps/0/end", R"({"exit_code":5})");
+    if (!end || end->status != 200) ::_exit(4);
+    if (client->send("POST", "/v1/jobs/1/end", R"({"exit_code":4})")->status != 200) ::_exit(5);
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  const auto info = wait(1);
+  EXPECT_EQ(info.exit_code, 4);
+  EXPECT_EQ(info.derived_exit_code, 5);
+  EXPECT_EQ(info.state, "FAILED");
+}
+
+TEST_F(DaemonTest, ASecondDaemonIsRefused) {
+  const std::string command = std::string(ALIQUOT_BIN_DIR "/aliquotd --foreground --socket ") +
+                              folder_ + "/other --state-dir " + folder_ + "/state 2>&1";
+  FILE* pipe = ::popen(command.c_str(), "r");
+  std::string said(512, '\0');
+  said.resize(std::fread(said.data(), 1, said.size(), pipe));
+  EXPECT_NE(::pclose(pipe), 0);
+  EXPECT_NE(said.find("another daemon (pid " + std::to_string(daemon_)), std::string::npos) << said;
+}
+
+TEST_F(DaemonTest, StopsCleanlyAndTheJobsGoOn) {
+  const auto id = submit(spec("sleep 1; exit 9"));
+  for (int i = 0; i < 100 && get<api::JobInfo>("/v1/jobs/1")->state != "RUNNING"; ++i) {
+    std::this_thread::sleep_for(20ms);
+  }
+  EXPECT_EQ(stop(SIGTERM), 0);
+  EXPECT_FALSE(fs::exists(folder_ + "/s"));
+  start();
+  const auto info = wait(id);
+  EXPECT_EQ(info.state, "FAILED");
+  EXPECT_EQ(info.exit_code, 9);
+}
+
+// ALIQUOT_SOAK=200 for the long run (make soak).
+TEST_F(DaemonTest, NothingIsLostWhenItIsKilledAtRandom) {
+  const char* soak = std::getenv("ALIQUOT_SOAK");
+  const int kills = soak == nullptr ? 5 : std::atoi(soak);
+  std::mt19937 random(static_cast<unsigned>(std::time(nullptr)));
+  std::map<std::int64_t, int> expected;
+  for (int i = 0; i < kills; ++i) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(random() % 400);
+    while (std::chrono::steady_clock::now() < until) {
+      const int code = static_cast<int>(random() % 4);
+      auto wanted = spec("echo run >> " + folder_ + "/ran-$SLURM_JOB_ID; sleep 0.0" +
+                         std::to_string(random() % 10) + "; exit " + std::to_string(code));
+      wanted.gres = "mps:40";
+      wanted.std_out = "/dev/null";
+      wanted.requeue = false;
+      const auto response = post("/v1/jobs", api::to_json(wanted));
+      if (response.status == 200) {
+        expected[api::from_json<api::Submitted>(response.body)->job_id] = code;
+      }
+    }
+    stop(SIGKILL);
+    start();
+  }
+  ASSERT_FALSE(expected.empty());
+  for (const auto& [id, code] : expected) {
+    const auto info = wait(id);
+    EXPECT_EQ(info.exit_code, code) << id << " " << info.state << " " << info.reason;
+    EXPECT_EQ(read(folder_ + "/ran-" + std::to_string(id)), "run\n") << id;
+  }
+  const auto cluster = get<api::ClusterInfo>("/v1/cluster");
+  ASSERT_TRUE(cluster);
+  for (const auto& gpu : cluster->node.gpus) EXPECT_EQ(gpu.memory_granted, 0);
+}
+
+}  // namespace
+}  // namespace aliquot::engine

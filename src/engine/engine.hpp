@@ -1,0 +1,272 @@
+// The embedded queue itself: what users ask for, what runs, and what is on record, kept in step. It
+// decides with core/, remembers with Store, acts through Executor, and has no threads, sockets or
+// timers of its own: whoever drives it (daemon.hpp, tests) calls in with what has happened and
+// calls settle() afterwards, and again at next_due().
+//
+// The order that makes a crash harmless: change in memory and in the transaction, commit, and only
+// then act on the machine and answer. All three happen in settle().
+//
+// One file for each concern: engine_submit (checks), engine_queue (who starts), engine_run (start,
+// end, restart), engine_control (cancel, hold, update, …), engine_view (what is shown to whom).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tl/expected.hpp>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "api/types.hpp"
+#include "base/clock.hpp"
+#include "core/ledger.hpp"
+#include "core/policy.hpp"
+#include "core/schedule.hpp"
+#include "engine/executor.hpp"
+#include "engine/job.hpp"
+#include "engine/settings.hpp"
+#include "engine/store.hpp"
+#include "gpu/devices.hpp"
+
+namespace aliquot::engine {
+
+// Who asks, from the kernel.
+struct Caller {
+  Uid uid;
+  node::Pid pid = {};
+};
+
+// A refusal as the API says it.
+struct Refused {
+  int status = 400;
+  api::ErrorInfo error;
+};
+template <class T>
+using Answer = tl::expected<T, Refused>;
+
+tl::unexpected<Refused> refuse(int status, std::string code, std::string message);
+
+// The machine as it was found at the start.
+struct Machine {
+  std::string name;
+  std::string os;
+  std::int64_t cpus = 1;
+  Bytes memory;
+  WallTime boot = {};
+  std::vector<gpu::Device> gpus = {};
+};
+
+// What the monitor saw of one GPU.
+struct GpuView {
+  gpu::Sample sample;
+  std::vector<api::GpuProcess> processes;
+};
+
+// Users' names, from the machine's database; a fake for tests.
+class Users {
+ public:
+  Users() = default;
+  Users(const Users&) = delete;
+  Users& operator=(const Users&) = delete;
+  virtual ~Users() = default;
+  struct User {
+    std::string name;
+    std::string group;
+    std::uint32_t gid = 0;
+  };
+  // not_found for a uid that no user has.
+  virtual Result<User> find(Uid uid) = 0;
+};
+
+class Engine final : public ExecutorEvents {
+ public:
+  struct Parts {
+    Settings settings;
+    Machine machine;
+    Clock& clock;
+    Executor& executor;
+    Users& users;
+    Store store;
+    Uid owner;  // whom the daemon runs as; root serves everybody
+    bool simulated = false;
+  };
+  // Reads the record and takes up what runs.
+  static Result<std::unique_ptr<Engine>> create(Parts parts);
+
+  // Nobody but the owner and root, unless root is the owner.
+  [[nodiscard]] Answer<void> admit(const Caller& caller) const;
+
+  using Granted = std::function<void(Answer<api::Allocation>)>;
+  using Ended = std::function<void(Answer<api::JobInfo>)>;
+
+  // --- engine_submit
+  Answer<api::Submitted> submit(const Caller& caller, api::JobSpec spec);
+  // Answers when it runs; the id is for hang_up().
+  Answer<JobId> allocate(const Caller& caller, api::JobSpec spec, Granted granted);
+  // When it could start, without submitting: sbatch --test-only.
+  Answer<api::JobInfo> test(const Caller& caller, api::JobSpec spec);
+
+  // --- engine_control
+  Answer<void> cancel(const Caller& caller, const std::string& id, const api::CancelSpec& spec);
+  Answer<void> hold(const Caller& caller, const std::string& id);
+  Answer<void> release(const Caller& caller, const std::string& id);
+  Answer<void> requeue(const Caller& caller, const std::string& id, bool held);
+  Answer<void> suspend(const Caller& caller, const std::string& id);
+  Answer<void> resume(const Caller& caller, const std::string& id);
+  // `changes` is JSON: an object of JobSpec's fields.
+  Answer<void> update(const Caller& caller, const std::string& id, const std::string& changes);
+  Answer<void> drain(const Caller& caller, const std::string& reason);
+  Answer<void> undrain(const Caller& caller);
+
+  // --- engine_run
+  Answer<api::Allocation> begin_step(const Caller& caller, const std::string& id,
+                                     const api::StepSpec& spec);
+  Answer<void> end_step(const Caller& caller, const std::string& id, std::int64_t step,
+                        const api::StepEnd& end);
+  // How a client's own allocation ended, before it hangs up.
+  Answer<void> end_allocation(const Caller& caller, const std::string& id, const api::StepEnd& end);
+  // A client that lost the daemon takes its allocation up again.
+  Answer<JobId> attach(const Caller& caller, const std::string& id);
+  // The connection that a job or a step belongs to has ended.
+  void hang_up(JobId job);
+  void hang_up_step(JobId job, std::int64_t step);
+
+  void on_ended(const node::ExitRecord& record) override;
+  void on_never_started(JobId job, std::int64_t attempt, const std::string& why) override;
+  void on_lost(JobId job, std::int64_t attempt) override;
+
+  // --- engine_view
+  Answer<std::vector<api::JobInfo>> list(const Caller& caller, const std::string& id,
+                                         const std::string& user);
+  Answer<api::JobInfo> show(const Caller& caller, const std::string& id);
+  Answer<std::string> script(const Caller& caller, const std::string& id);
+  void wait(const Caller& caller, const std::string& id, Ended ended);
+  Answer<api::WhyInfo> why(const Caller& caller, const std::string& id);
+  Answer<std::vector<api::JobInfo>> accounting(const Caller& caller, AccountingQuery query);
+  [[nodiscard]] api::ClusterInfo cluster_info() const;
+
+  // --- the monitor's
+  void observe(std::vector<GpuView> views);
+  void observe_failure();
+  struct RunningJob {
+    JobId id;
+    std::string mark;
+  };
+  [[nodiscard]] std::vector<RunningJob> running() const;
+
+  // --- the driver's
+  // Starts what can start, commits, then acts and answers.
+  void settle();
+  // Runs after the next commit: answers.
+  void after_commit(std::function<void()> action) { actions_.push_back(std::move(action)); }
+  // When time alone may change something.
+  [[nodiscard]] std::optional<WallTime> next_due() const;
+  [[nodiscard]] std::size_t live() const { return jobs_.size(); }
+  [[nodiscard]] const core::Ledger& ledger() const { return ledger_; }
+
+ private:
+  Engine(Parts parts, core::Ledger ledger, std::unique_ptr<core::Policy> policy);
+
+  // engine_submit
+  Answer<Job> check(const Caller& caller, api::JobSpec spec);
+  Answer<void> read_spec(Job& job) const;  // fills in what is derived from job.spec
+  Answer<void> check_dependencies(const Job& job);
+  Job& add(Job job);
+  [[nodiscard]] const Partition* find_partition(const std::string& name) const;
+
+  // engine_queue
+  void schedule();
+  bool prepare_entries(std::vector<core::QueueEntry>& queue);
+  void judge_dependencies(Job& job);
+  core::DependencyState judge_task(const Job& job, std::int64_t task);
+  std::optional<std::string_view> not_yet(const Job& job) const;
+  void wait_for(Job& job, std::string_view reason);
+  [[nodiscard]] std::vector<core::RunningEntry> running_entries() const;
+  [[nodiscard]] std::optional<Millis> time_left(const Job& job) const;
+
+  // engine_run
+  Result<void> recover();
+  void start(Job& job, core::Placement placement);
+  void finish(Job& job, core::JobState state, std::string reason);
+  void back_to_queue(Job& job, bool held, bool count);
+  void release_grant(Job& job);
+  void enforce_times();
+  void end_processes(Job& job, Ending ending);
+  Job& split(Job& array, std::int64_t task);
+  void resolve_paths(Job& job) const;
+  void remember_use(Job& job, const node::ExitRecord& record);
+
+  // engine_control
+  // The live jobs of that name, all of them the caller's to command; at least one. `denied` is the
+  // error for those that are not: Slurm has two.
+  Answer<std::vector<Job*>> find_owned(const Caller& caller, const std::string& id,
+                                       std::string_view denied = "ESLURM_ACCESS_DENIED");
+  struct Named {
+    std::int64_t id = 0;
+    std::optional<std::int64_t> task;
+  };
+  Answer<Named> parse_id(const Caller& caller, const std::string& id);
+  void cancel_one(Job& job, const Caller& caller);
+  [[nodiscard]] bool is_admin(const Caller& caller) const;
+  [[nodiscard]] bool owns(const Caller& caller, const api::JobInfo& job) const;
+
+  // engine_view
+  [[nodiscard]] api::JobInfo shown(const Caller& caller, const Job& job) const;
+  void redact(const Caller& caller, api::JobInfo& info) const;
+
+  void set_state(Job& job, core::JobState state);
+  void save(const Job& job);
+  Job* find(JobId id);
+  void require(const Result<void>& result) const;  // the record failed us: terminates
+  template <class T>
+  T require_value(Result<T> result) const {
+    require(result ? Result<void>() : Result<void>(tl::make_unexpected(result.error())));
+    return std::move(*result);
+  }
+
+  Settings settings_;
+  Machine machine_;
+  Clock& clock_;
+  Executor& executor_;
+  Users& users_;
+  Store store_;
+  Uid owner_;
+  bool simulated_;
+  core::Ledger ledger_;
+  std::unique_ptr<core::Policy> policy_;
+
+  std::map<JobId, Job> jobs_;  // what waits or runs
+  std::int64_t last_id_ = 0;
+  bool schedule_needed_ = true;
+  bool dependencies_changed_ = true;
+  std::optional<std::string> drained_;  // why
+  WallTime started_;
+  std::vector<std::function<void()>> actions_;
+
+  struct Client {  // of an interactive job
+    Granted granted = {};
+    node::Pid pid = {};
+    bool attached = false;
+    std::optional<api::StepEnd> end = {};
+    std::optional<WallTime> reattach_by = {};
+  };
+  std::unordered_map<JobId, Client> clients_;
+  std::unordered_map<JobId, std::map<std::int64_t, api::StepInfo>> steps_;  // that run
+  std::unordered_map<JobId, std::int64_t> next_step_;
+  std::unordered_map<JobId, std::vector<Ended>> waiting_;
+  std::vector<GpuView> views_;
+  bool views_stale_ = false;
+  struct GpuUse {  // what a running job used of its GPUs so far
+    std::int64_t samples = 0;
+    std::int64_t utilisation = 0;
+    std::int64_t memory_peak = 0;
+  };
+  std::unordered_map<JobId, GpuUse> gpu_use_;
+  WallTime payloads_dropped_;
+};
+
+}  // namespace aliquot::engine

@@ -1,0 +1,182 @@
+// Who starts: readiness of each waiting job, one decision of core/schedule, its starts and reasons.
+#include <algorithm>
+#include <set>
+
+#include "engine/engine.hpp"
+
+namespace aliquot::engine {
+namespace {
+
+// Of one array in one decision; the next follows at once if some of them started.
+constexpr std::size_t kTasksPerPass = 256;
+
+// aftercorr: each element waits for its own.
+bool by_element(const Job& job) {
+  return job.is_array() && std::ranges::any_of(job.dependencies.all, [](const auto& one) {
+           return one.kind == core::Dependency::Kind::after_corr;
+         });
+}
+
+}  // namespace
+
+std::optional<Millis> Engine::time_left(const Job& job) const {
+  if (!job.info.time_limit_ms) return std::nullopt;
+  const std::int64_t ran =
+      clock_.wall().ms() - job.info.start_ms.value_or(0) - job.info.suspended_total_ms;
+  return Millis(std::max<std::int64_t>(*job.info.time_limit_ms - ran, 0));
+}
+
+std::vector<core::RunningEntry> Engine::running_entries() const {
+  std::vector<core::RunningEntry> running;
+  for (const JobId id : ledger_.jobs()) {
+    running.push_back({*ledger_.find(id), time_left(jobs_.at(id))});
+  }
+  return running;
+}
+
+core::DependencyState Engine::judge_task(const Job& job, std::int64_t task) {
+  return core::evaluate(
+      job.dependencies,
+      [&](const core::Dependency& one) -> std::optional<core::DependencyFacts> {
+        if (one.kind == core::Dependency::Kind::singleton) {
+          const auto order = JobId(static_cast<std::int64_t>(job.order()));
+          return core::DependencyFacts{
+              .ended = !require_value(store_.has_earlier(Uid(job.info.uid), job.info.name, order))};
+        }
+        auto element = one.task;
+        if (one.kind == core::Dependency::Kind::after_corr && task >= 0) element = task;
+        return require_value(store_.facts(one.job, element));
+      },
+      clock_.wall());
+}
+
+void Engine::judge_dependencies(Job& job) {
+  if (job.dependencies.empty()) return;
+  job.dependency_state =
+      judge_task(job, job.is_array() ? job.waiting.tasks[0] : job.info.array_task_id.value_or(-1));
+  if (by_element(job)) {
+    // The array is as far as its furthest element.
+    for (const std::int64_t task : job.waiting.tasks) {
+      auto state = judge_task(job, task);
+      if (state.verdict >= job.dependency_state.verdict) continue;
+      job.dependency_state = std::move(state);
+      if (job.dependency_state.verdict == core::DependencyVerdict::fulfilled) break;
+    }
+  }
+  job.info.dependency = core::describe(job.dependency_state);
+}
+
+// What keeps a job from being looked at, before any question of room.
+std::optional<std::string_view> Engine::not_yet(const Job& job) const {
+  namespace reason = core::reason;
+  const WallTime now = clock_.wall();
+  if (job.hold == Hold::admin) return reason::kHeldAdmin;
+  if (job.hold == Hold::user) return reason::kHeldUser;
+  if (job.dependency_state.verdict == core::DependencyVerdict::never)
+    return reason::kDependencyNever;
+  if (job.dependency_state.verdict == core::DependencyVerdict::waiting) return reason::kDependency;
+  if (job.spec.begin_ms.value_or(0) > now.ms()) return reason::kBeginTime;
+  const Partition* partition = find_partition(job.info.partition);
+  if (partition == nullptr || !partition->up) return "PartitionDown";
+  if (!partition->max_time.unlimited() &&
+      (!job.info.time_limit_ms || *job.info.time_limit_ms > partition->max_time.length->value())) {
+    return reason::kTimeLimit;
+  }
+  if (drained_) return reason::kNotAvailable;
+  return std::nullopt;
+}
+
+void Engine::wait_for(Job& job, std::string_view reason) {
+  if (job.info.reason != reason) job.info.reason = reason;
+}
+
+// False when nobody could start.
+bool Engine::prepare_entries(std::vector<core::QueueEntry>& queue) {
+  std::unordered_map<std::int64_t, std::int64_t> running_tasks;
+  for (const auto& [id, job] : jobs_) {
+    if (core::is_active(job.state) && job.info.array_job_id)
+      ++running_tasks[*job.info.array_job_id];
+  }
+  for (auto& [id, job] : jobs_) {
+    if (job.state != core::JobState::pending) continue;
+    if (const auto why = not_yet(job)) {
+      wait_for(job, *why);
+      job.info.start_ms.reset();
+      continue;
+    }
+    core::QueueEntry entry{
+        .job = id, .priority = job.info.priority, .order = job.order(), .shape = job.shape};
+    if (job.info.time_limit_ms) entry.time_limit = Millis(*job.info.time_limit_ms);
+    if (!job.is_array()) {
+      queue.push_back(entry);
+      continue;
+    }
+    std::size_t room = kTasksPerPass;
+    if (job.waiting.limit > 0) {
+      const std::int64_t left = job.waiting.limit - running_tasks[job.info.id];
+      room = left > 0 ? std::min(room, static_cast<std::size_t>(left)) : 0;
+      if (room == 0) wait_for(job, core::reason::kTaskLimit);
+    }
+    const bool each = by_element(job);
+    for (const std::int64_t task : job.waiting.tasks) {
+      if (room == 0) break;
+      if (each && judge_task(job, task).verdict != core::DependencyVerdict::fulfilled) continue;
+      entry.task = task;
+      queue.push_back(entry);
+      --room;
+    }
+  }
+  return !queue.empty();
+}
+
+void Engine::schedule() {
+  schedule_needed_ = false;
+  const WallTime now = clock_.wall();
+  std::vector<JobId> hopeless;
+  std::vector<JobId> late;
+  for (auto& [id, job] : jobs_) {
+    if (job.state != core::JobState::pending) continue;
+    if (!job.dependencies.empty() &&
+        (dependencies_changed_ ||
+         (job.dependency_state.next && *job.dependency_state.next <= now))) {
+      judge_dependencies(job);
+      if (job.dependency_state.verdict == core::DependencyVerdict::never &&
+          job.spec.kill_on_invalid_dependency) {
+        hopeless.push_back(id);
+      }
+    }
+    if (job.info.deadline_ms && *job.info.deadline_ms <= now.ms()) late.push_back(id);
+  }
+  dependencies_changed_ = false;
+  for (const JobId id : hopeless) {
+    finish(jobs_.at(id), core::JobState::cancelled, std::string(core::reason::kDependencyNever));
+  }
+  for (const JobId id : late) {
+    if (Job* job = find(id)) finish(*job, core::JobState::deadline, "Deadline");
+  }
+
+  std::vector<core::QueueEntry> queue;
+  if (!prepare_entries(queue)) return;
+  const auto running = running_entries();
+  const core::Decision decision = core::schedule(ledger_.cluster(), queue, running, *policy_);
+
+  std::set<JobId> told;
+  for (const core::Wait& wait : decision.waits) {
+    const core::QueueEntry& entry = queue[wait.entry];
+    // Of an array the first element speaks.
+    if (!told.insert(entry.job).second) continue;
+    Job& job = jobs_.at(entry.job);
+    wait_for(job, wait.reason);
+    job.info.start_ms.reset();
+    if (wait.start_in) job.info.start_ms = (now + *wait.start_in).ms();
+  }
+  for (const core::Start& start : decision.starts) {
+    const core::QueueEntry& entry = queue[start.entry];
+    Job& waiting = jobs_.at(entry.job);
+    if (entry.task >= 0 && waiting.waiting.tasks.size() > kTasksPerPass) schedule_needed_ = true;
+    Job& job = entry.task >= 0 ? split(waiting, entry.task) : waiting;
+    this->start(job, start.placement);
+  }
+}
+
+}  // namespace aliquot::engine

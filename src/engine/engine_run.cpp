@@ -1,0 +1,521 @@
+// Starting, ending and taking up again: what happens to jobs that run.
+#include <signal.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/engine.hpp"
+#include "node/output_path.hpp"
+
+namespace aliquot::engine {
+namespace {
+
+// How long a client has to come back after the daemon was away.
+constexpr Millis kReattach = seconds(60);
+// How long what a gone client left behind may take to end.
+constexpr Millis kGonePatience = seconds(2);
+
+std::string signal_reason(int number) {
+  const char* text = ::sigdescr_np(number);
+  std::string name = text == nullptr ? "Unknown" : text;
+  std::ranges::replace(name, ' ', '_');
+  return fmt::format("RaisedSignal:{}({})", number, name);
+}
+
+void end_step_record(api::StepInfo& step, WallTime now, const api::StepEnd& end) {
+  step.end_ms = now.ms();
+  step.exit_code = end.exit_code;
+  step.exit_signal = end.exit_signal;
+  step.user_cpu_ms = end.user_cpu_ms;
+  step.system_cpu_ms = end.system_cpu_ms;
+  step.max_rss = end.max_rss;
+  step.state = end.exit_code == 0 && end.exit_signal == 0 ? "COMPLETED" : "FAILED";
+}
+
+}  // namespace
+
+void Engine::resolve_paths(Job& job) const {
+  if (!job.spec.batch) return;
+  const node::PatternValues values{.job = job.id(),
+                                   .array_job = job.info.array_job_id,
+                                   .array_task = job.info.array_task_id,
+                                   .job_name = job.info.name,
+                                   .user = job.info.user,
+                                   .host = machine_.name,
+                                   .restarts = job.info.restarts};
+  const auto resolve = [&](std::string_view pattern) {
+    return node::resolve_path(node::expand_pattern(pattern, values), job.info.work_dir);
+  };
+  const bool array = job.info.array_job_id.has_value();
+  job.info.std_out =
+      resolve(job.spec.std_out.value_or(std::string(node::default_output_pattern(array))));
+  job.info.std_err = job.spec.std_err ? resolve(*job.spec.std_err) : job.info.std_out;
+  job.info.std_in = job.spec.std_in ? resolve(*job.spec.std_in) : "/dev/null";
+}
+
+// One element leaves its array, as a job of its own. The last one takes the array's id.
+Job& Engine::split(Job& array, std::int64_t task) {
+  auto& tasks = array.waiting.tasks;
+  tasks.erase(std::ranges::find(tasks, task));
+  if (tasks.empty()) {
+    array.info.array_pending.clear();
+    array.info.array_task_id = task;
+    resolve_paths(array);
+    return array;
+  }
+  array.info.array_pending = core::format_array(array.waiting);
+  save(array);
+  Job element = array;
+  element.info.id = ++last_id_;
+  element.info.array_task_id = task;
+  element.info.array_pending.clear();
+  element.waiting = {};
+  resolve_paths(element);
+  const JobId id = element.id();
+  return jobs_.emplace(id, std::move(element)).first->second;
+}
+
+void Engine::start(Job& job, core::Placement placement) {
+  const core::Node& node = ledger_.cluster().node(placement.node);
+  job.info.gpus.clear();
+  for (const core::GpuUse& use : placement.gpus) {
+    job.info.gpus.push_back({.index = machine_.gpus[use.gpu].index,
+                             .uuid = node.gpus[use.gpu].id.value(),
+                             .model = core::model_name(node.gpus[use.gpu]),
+                             .memory = use.portion.memory.value(),
+                             .compute = use.portion.compute.value(),
+                             .whole = use.whole});
+  }
+  require(ledger_.grant(job.id(), std::move(placement)));
+  const WallTime now = clock_.wall();
+  set_state(job, core::JobState::running);
+  job.info.reason = core::reason::kNone;
+  job.info.reason_detail.clear();
+  job.info.dependency.clear();
+  job.info.node = machine_.name;
+  job.info.start_ms = now.ms();
+  job.info.end_ms.reset();
+  if (job.info.time_limit_ms) job.info.end_ms = now.ms() + *job.info.time_limit_ms;
+  job.mark = node::make_mark(job.id());
+  resolve_paths(job);
+  save(job);
+  dependencies_changed_ = true;
+  if (job.spec.batch) {
+    require(store_.save_step({.job_id = job.info.id,
+                              .id = "batch",
+                              .name = "batch",
+                              .state = "RUNNING",
+                              .start_ms = now.ms(),
+                              .end_ms = std::nullopt,
+                              .ntasks = 1,
+                              .cpus = job.info.cpus}));
+  }
+  actions_.push_back([this, id = job.id()] {
+    Job* started = find(id);
+    if (started == nullptr) return;
+    StartOrder order{started->info, started->spec, {}, started->mark};
+    if (started->spec.batch) {
+      order.payload = require_value(store_.payload(started->payload));
+      executor_.start(std::move(order));
+      return;
+    }
+    const auto client = clients_.find(id);
+    if (client == clients_.end()) return;
+    const Granted granted = std::exchange(client->second.granted, nullptr);
+    auto environment = executor_.admit(order, client->second.pid);
+    if (!environment) {
+      finish(*started, core::JobState::failed, "JobLaunchFailure");
+      if (granted) granted(refuse(500, "ESLURM_JOB_LAUNCH", environment.error().message));
+      return;
+    }
+    if (granted) granted(api::Allocation{id.value(), std::nullopt, *environment, started->info});
+  });
+}
+
+void Engine::release_grant(Job& job) {
+  if (ledger_.find(job.id()) == nullptr) return;
+  (void)require_value(ledger_.release(job.id()));
+  gpu_use_.erase(job.id());
+  schedule_needed_ = true;
+}
+
+// The job is over: on record, and no longer ours to keep.
+void Engine::finish(Job& job, core::JobState state, std::string reason) {
+  const JobId id = job.id();
+  const bool ran = core::is_active(job.state);
+  set_state(job, state);
+  job.info.reason = std::move(reason);
+  job.info.end_ms = clock_.wall().ms();
+  if (!ran) job.info.start_ms.reset();
+  job.ending = Ending::none;
+  for (auto& [number, step] : std::exchange(steps_[id], {})) {
+    end_step_record(step, clock_.wall(), {});
+    step.state = "CANCELLED";
+    require(store_.save_step(step));
+  }
+  save(job);
+  release_grant(job);
+  if (const auto client = clients_.find(id); client != clients_.end()) {
+    if (const Granted granted = client->second.granted) {
+      actions_.push_back([granted] {
+        granted(refuse(410, "ESLURM_ALREADY_DONE", "the job was ended before it could start"));
+      });
+    }
+    clients_.erase(client);
+  }
+  steps_.erase(id);
+  next_step_.erase(id);
+  dependencies_changed_ = true;
+  schedule_needed_ = true;
+  const std::int64_t array = job.info.array_job_id.value_or(0);
+  api::JobInfo last = job.info;
+  jobs_.erase(id);  // `job` is gone
+  actions_.push_back([this, id, ran] {
+    if (ran) executor_.forget(id);
+  });
+  for (const JobId waited : {id, JobId(array)}) {
+    const auto waiters = waiting_.find(waited);
+    if (waiters == waiting_.end()) continue;
+    const auto facts = require_value(store_.facts(waited, std::nullopt));
+    if (!facts || !facts->ended) continue;
+    actions_.push_back([last, waiters = std::move(waiters->second)] {
+      for (const Ended& ended : waiters) ended(last);
+    });
+    waiting_.erase(waiters);
+  }
+}
+
+// The same id, as new: for requeue, and for a start that a crash kept from happening.
+void Engine::back_to_queue(Job& job, bool held, bool count) {
+  release_grant(job);
+  set_state(job, core::JobState::pending);
+  job.ending = Ending::none;
+  job.mark.clear();
+  if (held) job.hold = Hold::user;
+  api::JobInfo& info = job.info;
+  if (count) ++info.restarts;
+  info.reason = core::reason::kNone;
+  info.start_ms.reset();
+  info.end_ms.reset();
+  info.cancelled_by.reset();
+  info.suspend_ms.reset();
+  info.suspended_total_ms = 0;
+  info.exit_code = info.exit_signal = 0;
+  info.derived_exit_code = info.derived_exit_signal = 0;
+  info.node.clear();
+  info.gpus.clear();
+  steps_.erase(job.id());
+  next_step_.erase(job.id());
+  save(job);
+  require(store_.drop_steps(job.id()));
+  dependencies_changed_ = true;
+  schedule_needed_ = true;
+}
+
+void Engine::remember_use(Job& job, const node::ExitRecord& record) {
+  api::JobInfo& info = job.info;
+  info.user_cpu_ms = record.user_cpu_ms;
+  info.system_cpu_ms = record.system_cpu_ms;
+  info.max_rss = record.max_rss;
+  std::int64_t compute = 0;
+  for (const api::GpuHold& gpu : info.gpus) compute += gpu.compute;
+  const std::int64_t ran = clock_.wall().ms() - info.start_ms.value_or(0) - info.suspended_total_ms;
+  info.gpu_ms =
+      scale_down(Millis(std::max<std::int64_t>(ran, 0)), compute, kWholeGpu.value()).value();
+  if (const auto use = gpu_use_.find(job.id()); use != gpu_use_.end() && use->second.samples > 0) {
+    info.gpu_memory_peak = use->second.memory_peak;
+    info.gpu_utilisation = use->second.utilisation / use->second.samples;
+  }
+  if (!job.spec.batch) return;
+  const bool well = record.exit_code == 0 && record.exit_signal == 0;
+  const bool timeout = record.reason == node::EndReason::timeout;
+  require(store_.save_step({.job_id = info.id,
+                            .id = "batch",
+                            .name = "batch",
+                            .state = timeout                                       ? "CANCELLED"
+                                     : record.reason == node::EndReason::oom       ? "OUT_OF_MEMORY"
+                                     : record.reason == node::EndReason::cancelled ? "CANCELLED"
+                                     : well                                        ? "COMPLETED"
+                                                                                   : "FAILED",
+                            .start_ms = info.start_ms.value_or(0),
+                            .end_ms = clock_.wall().ms(),
+                            .exit_code = record.exit_code,
+                            .exit_signal = record.exit_signal,
+                            .ntasks = 1,
+                            .cpus = info.cpus,
+                            .user_cpu_ms = record.user_cpu_ms,
+                            .system_cpu_ms = record.system_cpu_ms,
+                            .max_rss = record.max_rss}));
+}
+
+void Engine::on_ended(const node::ExitRecord& record) {
+  Job* job = find(JobId(record.job_id));
+  if (job == nullptr || !core::is_active(job->state) || record.attempt != job->info.restarts)
+    return;
+  remember_use(*job, record);
+  if (job->ending == Ending::requeue || job->ending == Ending::requeue_hold) {
+    return back_to_queue(*job, job->ending == Ending::requeue_hold, true);
+  }
+  using core::JobState;
+  api::JobInfo& info = job->info;
+  int exit_code = record.exit_code;
+  int exit_signal = record.exit_signal;
+  if (const auto client = clients_.find(job->id()); client != clients_.end()) {
+    // What the client said, or else the worst of its steps.
+    const auto& end = client->second.end;
+    exit_code = end ? end->exit_code : info.derived_exit_code;
+    exit_signal = end ? end->exit_signal : info.derived_exit_signal;
+  }
+  info.reason_detail = record.detail;
+  // The exit code of a job that was ended from outside says nothing about its script.
+  if (record.reason == node::EndReason::timeout || job->ending == Ending::timeout) {
+    return finish(*job, JobState::timeout, "TimeLimit");
+  }
+  info.exit_code = exit_code;
+  info.exit_signal = exit_signal;
+  if (record.reason == node::EndReason::launch_failed) {
+    return finish(*job, JobState::failed, "JobLaunchFailure");
+  }
+  if (job->ending == Ending::cancel || record.reason == node::EndReason::cancelled) {
+    return finish(*job, JobState::cancelled, std::string(core::reason::kNone));
+  }
+  if (record.reason == node::EndReason::oom) {
+    return finish(*job, JobState::out_of_memory, "OutOfMemory");
+  }
+  if (exit_signal != 0) return finish(*job, JobState::failed, signal_reason(exit_signal));
+  if (exit_code != 0) return finish(*job, JobState::failed, "NonZeroExitCode");
+  finish(*job, JobState::completed, std::string(core::reason::kNone));
+}
+
+void Engine::on_never_started(JobId id, std::int64_t attempt, const std::string& why) {
+  Job* job = find(id);
+  if (job == nullptr || !core::is_active(job->state) || attempt != job->info.restarts) return;
+  if (job->ending == Ending::cancel) {
+    return finish(*job, core::JobState::cancelled, std::string(core::reason::kNone));
+  }
+  if (why.empty()) {
+    return back_to_queue(*job, job->ending == Ending::requeue_hold, false);
+  }
+  job->info.reason_detail = why;
+  finish(*job, core::JobState::failed, "JobLaunchFailure");
+}
+
+void Engine::on_lost(JobId id, std::int64_t attempt) {
+  Job* job = find(id);
+  if (job == nullptr || !core::is_active(job->state) || attempt != job->info.restarts) return;
+  if (job->ending == Ending::cancel) {
+    return finish(*job, core::JobState::cancelled, std::string(core::reason::kNone));
+  }
+  if (job->spec.requeue && job->spec.batch) {
+    back_to_queue(*job, job->ending == Ending::requeue_hold, true);
+    job->info.reason_detail = "it was lost while it ran, and starts again";
+    return;
+  }
+  job->info.reason_detail = "the processes that looked after it are gone: killed, or a reboot";
+  finish(*job, core::JobState::node_fail, "NodeDown");
+}
+
+void Engine::end_processes(Job& job, Ending ending) {
+  job.ending = ending;
+  const bool was_suspended = job.state == core::JobState::suspended;
+  set_state(job, core::JobState::completing);
+  save(job);
+  actions_.push_back([this, id = job.id(), was_suspended] {
+    Job* ending_job = find(id);
+    if (ending_job == nullptr) return;
+    if (ending_job->spec.batch) {
+      if (was_suspended) executor_.command(id, node::ResumeCommand{});
+      executor_.command(id, node::CancelCommand{});
+    } else {
+      if (was_suspended) executor_.freeze_allocation(*ending_job, false);
+      const auto client = clients_.find(id);
+      const bool gone = client == clients_.end() || !client->second.attached;
+      executor_.end_allocation(*ending_job, gone ? kGonePatience : settings_.kill_wait);
+    }
+  });
+}
+
+// Batch jobs are watched by their stepd; of the others the engine is the watch.
+void Engine::enforce_times() {
+  const WallTime now = clock_.wall();
+  std::vector<JobId> over;
+  std::vector<JobId> gone;
+  for (const auto& [id, client] : clients_) {
+    const Job* job = find(id);
+    if (job == nullptr || job->state != core::JobState::running) continue;
+    const auto left = time_left(*job);
+    if (left && *left <= Millis(0)) over.push_back(id);
+    if (client.reattach_by && *client.reattach_by <= now) gone.push_back(id);
+  }
+  for (const JobId id : over) end_processes(jobs_.at(id), Ending::timeout);
+  for (const JobId id : gone) hang_up(id);
+}
+
+Answer<api::Allocation> Engine::begin_step(const Caller& caller, const std::string& id,
+                                           const api::StepSpec& spec) {
+  auto jobs = find_owned(caller, id);
+  if (!jobs) return tl::make_unexpected(jobs.error());
+  Job& job = *jobs->front();
+  if (job.state == core::JobState::pending) {
+    return refuse(409, "ESLURM_JOB_PENDING", "the job has not started");
+  }
+  if (job.state != core::JobState::running) {
+    return refuse(409, "ESLURM_ALREADY_DONE", "the job is ending");
+  }
+  if (spec.ntasks < 1 || spec.ntasks > 100'000 || spec.cpus_per_task < 1 ||
+      spec.cpus_per_task > 100'000) {
+    return refuse(400, "ESLURM_BAD_TASK_COUNT", "the number of tasks is out of range");
+  }
+  if (!spec.overlap && spec.cpus_per_task * spec.ntasks > job.info.cpus) {
+    return refuse(400, "ESLURM_TOO_MANY_REQUESTED_CPUS",
+                  fmt::format("the step wants {} CPUs, the job has {}",
+                              spec.cpus_per_task * spec.ntasks, job.info.cpus));
+  }
+  const std::int64_t number = next_step_[job.id()]++;
+  const StepOrder order{job.info, job.spec, job.mark, number, spec, caller.pid};
+  auto environment = executor_.admit_step(order);
+  if (!environment) return refuse(500, "ESLURM_JOB_LAUNCH", environment.error().message);
+  api::StepInfo step{.job_id = job.info.id,
+                     .id = std::to_string(number),
+                     .name = spec.name,
+                     .state = "RUNNING",
+                     .start_ms = clock_.wall().ms(),
+                     .end_ms = std::nullopt,
+                     .ntasks = spec.ntasks,
+                     .cpus = spec.ntasks * spec.cpus_per_task};
+  require(store_.save_step(step));
+  steps_[job.id()][number] = std::move(step);
+  return api::Allocation{job.info.id, number, *environment, job.info};
+}
+
+Answer<void> Engine::end_step(const Caller& caller, const std::string& id, std::int64_t number,
+                              const api::StepEnd& end) {
+  auto jobs = find_owned(caller, id);
+  if (!jobs) return tl::make_unexpected(jobs.error());
+  Job& job = *jobs->front();
+  auto& steps = steps_[job.id()];
+  const auto step = steps.find(number);
+  if (step == steps.end()) {
+    return refuse(404, "ESLURM_ALREADY_DONE", "there is no such step running");
+  }
+  end_step_record(step->second, clock_.wall(), end);
+  require(store_.save_step(step->second));
+  steps.erase(step);
+  // DerivedExitCode is the highest of the steps.
+  if (end.exit_code > job.info.derived_exit_code) job.info.derived_exit_code = end.exit_code;
+  if (end.exit_signal > job.info.derived_exit_signal)
+    job.info.derived_exit_signal = end.exit_signal;
+  save(job);
+  return {};
+}
+
+Answer<void> Engine::end_allocation(const Caller& caller, const std::string& id,
+                                    const api::StepEnd& end) {
+  auto jobs = find_owned(caller, id);
+  if (!jobs) return tl::make_unexpected(jobs.error());
+  const auto client = clients_.find(jobs->front()->id());
+  if (client == clients_.end()) {
+    return refuse(409, "ESLURM_ALREADY_DONE", "this is no interactive job");
+  }
+  client->second.end = end;
+  return {};
+}
+
+Answer<JobId> Engine::attach(const Caller& caller, const std::string& id) {
+  auto jobs = find_owned(caller, id);
+  if (!jobs) return tl::make_unexpected(jobs.error());
+  const Job& job = *jobs->front();
+  const auto client = clients_.find(job.id());
+  if (client == clients_.end() || client->second.attached) {
+    return refuse(409, "ESLURM_ALREADY_DONE", "there is nothing to attach to");
+  }
+  client->second.attached = true;
+  client->second.reattach_by.reset();
+  client->second.pid = caller.pid;
+  return job.id();
+}
+
+void Engine::hang_up(JobId id) {
+  Job* job = find(id);
+  const auto client = clients_.find(id);
+  if (job == nullptr || client == clients_.end()) return;
+  client->second.attached = false;
+  client->second.reattach_by.reset();
+  if (job->state == core::JobState::pending) {
+    job->info.cancelled_by = job->info.uid;
+    return finish(*job, core::JobState::cancelled, job->info.reason);
+  }
+  if (job->state == core::JobState::completing) return;
+  end_processes(*job, Ending::none);
+}
+
+void Engine::hang_up_step(JobId id, std::int64_t number) {
+  const auto job_steps = steps_.find(id);
+  if (job_steps == steps_.end()) return;
+  const auto step = job_steps->second.find(number);
+  if (step == job_steps->second.end()) return;
+  end_step_record(step->second, clock_.wall(), {});
+  step->second.state = "CANCELLED";
+  require(store_.save_step(step->second));
+  job_steps->second.erase(step);
+}
+
+Result<void> Engine::recover() {
+  last_id_ = TRY(store_.last_id());
+  std::vector<Job> live = TRY(store_.load_live());
+  const core::Node& node = ledger_.cluster().node(0);
+  for (Job& loaded : live) {
+    const api::JobInfo was = loaded.info;
+    if (const auto fine = read_spec(loaded); !fine) {
+      // The machine has changed since: it stays visible, for its owner to cancel.
+      loaded.hold = loaded.state == core::JobState::pending ? Hold::admin : loaded.hold;
+      loaded.info.reason_detail = fine.error().error.message;
+    }
+    if (!was.array_pending.empty()) loaded.waiting = TRY(core::parse_array(was.array_pending));
+    const JobId id = loaded.id();
+    Job& job = jobs_.emplace(id, std::move(loaded)).first->second;
+    if (!core::is_active(job.state)) continue;
+
+    // What it was granted, not what it would be granted now.
+    job.info.cpus = was.cpus;
+    job.info.memory = was.memory;
+    core::Use use{.node = 0, .cpus = kOneCpu * was.cpus, .memory = Bytes(was.memory), .gpus = {}};
+    for (const api::GpuHold& held : was.gpus) {
+      const auto gpu = std::ranges::find(node.gpus, GpuId(held.uuid), &core::Gpu::id);
+      if (gpu == node.gpus.end()) continue;  // gone, and so nobody else's
+      use.gpus.push_back({.gpu = static_cast<core::GpuIndex>(gpu - node.gpus.begin()),
+                          .portion = {Bytes(held.memory), Compute(held.compute)},
+                          .whole = held.whole});
+    }
+    if (const auto granted = ledger_.grant(id, std::move(use)); !granted) {
+      return fail(granted.error().code, "job {} cannot hold what it held: {}", id,
+                  granted.error().message);
+    }
+    for (api::StepInfo& step : TRY(store_.steps(id))) {
+      if (step.id == "batch") continue;
+      const std::int64_t number = std::stoll(step.id);
+      next_step_[id] = std::max(next_step_[id], number + 1);
+      if (!step.end_ms) steps_[id][number] = std::move(step);
+    }
+    if (!job.spec.batch) {
+      clients_[id] = {.granted = nullptr,
+                      .pid = {},
+                      .attached = false,
+                      .end = std::nullopt,
+                      .reattach_by = clock_.wall() + kReattach};
+    }
+  }
+  for (auto& [id, job] : jobs_) {
+    if (!core::is_active(job.state)) continue;
+    if (job.spec.batch) executor_.adopt(job);
+    if (job.state != core::JobState::completing) continue;
+    if (job.spec.batch) {
+      executor_.command(id, node::CancelCommand{});
+    } else {
+      executor_.end_allocation(job, kGonePatience);
+    }
+  }
+  return {};
+}
+
+}  // namespace aliquot::engine

@@ -1,0 +1,308 @@
+// Submission: everything a user may write is checked here, once, before anything is on record.
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "core/placement.hpp"
+#include "core/request_parse.hpp"
+#include "engine/engine.hpp"
+
+namespace aliquot::engine {
+namespace {
+
+constexpr std::size_t kMaxName = 1'024;
+constexpr std::size_t kMaxPath = 4'096;
+constexpr std::int64_t kMaxCount = 1'000'000;
+constexpr std::int64_t kMaxMillis = std::int64_t{1} << 50U;
+
+// Text that is shown to others must not steer their terminals, or break lines.
+bool is_clean(std::string_view text, std::size_t longest) {
+  return text.size() <= longest && std::ranges::none_of(text, [](char c) {
+           return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+         });
+}
+
+bool in_range(const std::optional<std::int64_t>& value, std::int64_t least, std::int64_t most) {
+  return !value || (*value >= least && *value <= most);
+}
+
+Answer<void> check_texts(const api::JobSpec& spec) {
+  for (const std::string* text :
+       {&spec.name, &spec.partition, &spec.account, &spec.qos, &spec.comment, &spec.reservation,
+        &spec.licenses, &spec.wckey, &spec.mail_type, &spec.mail_user, &spec.submit_host,
+        &spec.constraint}) {
+    if (!is_clean(*text, kMaxName)) {
+      return refuse(400, "ESLURM_INVALID_JOB_TEXT",
+                    "a name or text of the job holds control characters or is too long");
+    }
+  }
+  for (const std::string& path : {spec.work_dir, spec.command, spec.std_out.value_or(""),
+                                  spec.std_err.value_or(""), spec.std_in.value_or("")}) {
+    if (path.size() > kMaxPath || path.find('\0') != std::string::npos ||
+        path.find('\n') != std::string::npos) {
+      return refuse(400, "ESLURM_PATHNAME_TOO_LONG", "a path of the job is too long or no path");
+    }
+  }
+  for (const std::string& variable : spec.environment) {
+    if (variable.find('\0') != std::string::npos || variable.find('=') == std::string::npos) {
+      return refuse(400, "ESLURM_ENVIRONMENT_MISSING", "the environment holds what is no variable");
+    }
+  }
+  for (const std::string& argument : spec.arguments) {
+    if (argument.find('\0') != std::string::npos) {
+      return refuse(400, "ESLURM_INVALID_JOB_TEXT", "an argument holds a zero byte");
+    }
+  }
+  return {};
+}
+
+Answer<void> check_numbers(const api::JobSpec& spec) {
+  if (spec.nodes != 1) {
+    return refuse(400, "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE",
+                  "this is one machine: -N can only be 1");
+  }
+  if (!in_range(spec.ntasks, 1, kMaxCount) || !in_range(spec.ntasks_per_node, 0, kMaxCount)) {
+    return refuse(400, "ESLURM_BAD_TASK_COUNT", "the number of tasks is out of range");
+  }
+  if (!in_range(spec.cpus_per_task, 1, kMaxCount)) {
+    return refuse(400, "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE",
+                  "the number of CPUs is out of range");
+  }
+  for (const auto& size : {spec.memory, spec.memory_per_cpu, spec.memory_per_gpu}) {
+    if (!in_range(size, 0, std::int64_t{1} << 55U)) {
+      return refuse(400, "ESLURM_INVALID_TASK_MEMORY", "the memory is out of range");
+    }
+  }
+  for (const auto& time : {spec.time_limit_ms, spec.begin_ms, spec.deadline_ms}) {
+    if (!in_range(time, 0, kMaxMillis)) {
+      return refuse(400, "ESLURM_INVALID_TIME_VALUE", "a time is out of range");
+    }
+  }
+  if (spec.nice < -kMaxCount * 1'000 || spec.nice > kMaxCount * 1'000 ||
+      !in_range(spec.priority, 0, kMaxMillis)) {
+    return refuse(400, "ESLURM_INVALID_PRIORITY", "the priority is out of range");
+  }
+  if (spec.signal && (spec.signal->number < 1 || spec.signal->number > 64 ||
+                      spec.signal->before_s < 0 || spec.signal->before_s > 65'535)) {
+    return refuse(400, "ESLURM_INVALID_SIGNAL", "--signal is out of range");
+  }
+  return {};
+}
+
+}  // namespace
+
+const Partition* Engine::find_partition(const std::string& name) const {
+  const auto& all = settings_.partitions;
+  const auto found = std::ranges::find_if(
+      all, [&](const Partition& one) { return name.empty() ? one.is_default : one.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+// From what was asked to what is matched: the same for a new job, an updated one, and one that is
+// read back from the record.
+Answer<void> Engine::read_spec(Job& job) const {
+  const api::JobSpec& spec = job.spec;
+  api::JobInfo& info = job.info;
+
+  auto dependencies = core::parse_dependencies(spec.dependency);
+  if (!dependencies) return refuse(400, "ESLURM_DEPENDENCY", dependencies.error().message);
+  job.dependencies = std::move(*dependencies);
+
+  // --ntasks-per-node alone says how many tasks there are: there is one node.
+  info.ntasks = spec.ntasks.value_or(std::max<std::int64_t>(spec.ntasks_per_node.value_or(1), 1));
+  info.ntasks_per_node = spec.ntasks_per_node.value_or(0);
+  info.cpus_per_task = spec.cpus_per_task.value_or(1);
+  info.constraint = spec.constraint;
+
+  auto gpus = core::parse_gpu_options(
+      {.gres = spec.gres,
+       .gpus = spec.gpus,
+       .gpus_per_node = spec.gpus_per_node,
+       .gpus_per_task = spec.gpus_per_task,
+       .gpu_mem = spec.gpu_mem,
+       .gpu_share = spec.gpu_share,
+       .constraint = spec.constraint.empty() ? std::optional<std::string>() : spec.constraint,
+       .tasks = info.ntasks,
+       .nodes = 1});
+  if (!gpus) return refuse(400, "ESLURM_INVALID_GRES", gpus.error().message);
+  job.request.gpus = std::move(*gpus);
+  info.gres = job.request.gpus ? core::format_gpu_request(job.request.gpus) : "";
+
+  const core::Node& node = ledger_.cluster().node(0);
+  const auto cpus = checked_mul(CpuMilli(info.ntasks * 1'000), info.cpus_per_task);
+  job.request.cpus = spec.exclusive ? node.cpus : cpus.value_or(CpuMilli(INT64_MAX));
+  info.cpus = job.request.cpus / kOneCpu;
+
+  std::optional<Bytes> memory;
+  if (spec.memory) {
+    memory = *spec.memory == 0 ? node.memory : Bytes(*spec.memory);
+  } else if (spec.memory_per_cpu) {
+    memory = checked_mul(Bytes(*spec.memory_per_cpu), info.cpus).value_or(Bytes(INT64_MAX));
+  } else if (spec.memory_per_gpu && job.request.gpus) {
+    memory = checked_mul(Bytes(*spec.memory_per_gpu), job.request.gpus->count)
+                 .value_or(Bytes(INT64_MAX));
+  } else if (settings_.memory_per_cpu) {
+    memory = checked_mul(*settings_.memory_per_cpu, info.cpus).value_or(Bytes(INT64_MAX));
+  }
+  job.request.memory = memory.value_or(Bytes(0));
+  info.memory = job.request.memory.value();
+
+  auto shape = ledger_.cluster().shape(job.request);
+  if (!shape) {
+    return refuse(400, "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE", shape.error().message);
+  }
+  job.shape = *shape;
+  return {};
+}
+
+Answer<void> Engine::check_dependencies(const Job& job) {
+  for (const core::Dependency& one : job.dependencies.all) {
+    if (one.kind == core::Dependency::Kind::singleton) continue;
+    if (one.job == job.id() && job.info.id != 0) {
+      return refuse(400, "ESLURM_DEPENDENCY", "a job cannot wait for itself");
+    }
+    if (!require_value(store_.facts(one.job, one.task))) {
+      return refuse(400, "ESLURM_DEPENDENCY",
+                    fmt::format("there is no job {} to wait for", one.job));
+    }
+  }
+  return {};
+}
+
+Answer<Job> Engine::check(const Caller& caller, api::JobSpec spec) {
+  if (const auto fine = admit(caller); !fine) return tl::make_unexpected(fine.error());
+  if (const auto fine = check_texts(spec); !fine) return tl::make_unexpected(fine.error());
+  if (const auto fine = check_numbers(spec); !fine) return tl::make_unexpected(fine.error());
+  const auto user = users_.find(caller.uid);
+  if (!user) return refuse(403, "ESLURM_USER_ID_MISSING", user.error().message);
+  const Partition* partition = find_partition(spec.partition);
+  if (partition == nullptr) {
+    return refuse(400, "ESLURM_INVALID_PARTITION_NAME",
+                  "there is no partition " + quote(spec.partition));
+  }
+  if (spec.batch && !spec.script.starts_with("#!")) {
+    return refuse(400, "ESLURM_JOB_SCRIPT_MISSING", "a batch script starts with #!");
+  }
+  if (!spec.batch && !spec.array.empty()) {
+    return refuse(400, "ESLURM_INVALID_ARRAY", "only batch jobs can be arrays");
+  }
+  if ((spec.nice < 0 || spec.priority) && !is_admin(caller)) {
+    return refuse(403, "ESLURM_ACCESS_DENIED", "only root may raise a priority");
+  }
+
+  Job job;
+  job.spec = std::move(spec);
+  if (const auto fine = read_spec(job); !fine) return tl::make_unexpected(fine.error());
+  if (const auto fine = check_dependencies(job); !fine) return tl::make_unexpected(fine.error());
+  if (!job.spec.array.empty()) {
+    auto array = core::parse_array(job.spec.array);
+    if (!array) return refuse(400, "ESLURM_INVALID_ARRAY", array.error().message);
+    job.waiting = std::move(*array);
+  }
+  if (!core::ever_fits(ledger_.cluster(), job.shape)) {
+    const core::Node& node = ledger_.cluster().node(0);
+    if (job.request.memory > node.memory) {
+      return refuse(400, "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE",
+                    "Memory specification can not be satisfied");
+    }
+    return refuse(400, "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE",
+                  job.request.cpus > node.cpus
+                      ? fmt::format("{} CPUs are more than this machine's {}", job.info.cpus,
+                                    node.cpus / kOneCpu)
+                      : fmt::format("this machine's GPUs can never give {}", job.info.gres));
+  }
+
+  const WallTime now = clock_.wall();
+  api::JobInfo& info = job.info;
+  info.name = job.spec.name;
+  info.user = user->name;
+  info.uid = caller.uid.value();
+  info.group = user->group;
+  info.gid = user->gid;
+  info.account = job.spec.account.empty() ? user->name : job.spec.account;
+  info.partition = partition->name;
+  info.qos = job.spec.qos.empty() ? "normal" : job.spec.qos;
+  info.comment = job.spec.comment;
+  info.state = core::long_name(job.state);
+  info.nice = job.spec.nice;
+  info.priority = job.spec.priority.value_or(std::max<std::int64_t>(10'000 - info.nice, 1));
+  info.requeue = job.spec.requeue;
+  info.batch = job.spec.batch;
+  info.submit_ms = now.ms();
+  info.eligible_ms = std::max(now.ms(), job.spec.begin_ms.value_or(0));
+  info.time_limit_ms = job.spec.time_limit_ms;
+  if (!info.time_limit_ms && !partition->default_time.unlimited()) {
+    info.time_limit_ms = partition->default_time.length->value();
+  }
+  info.deadline_ms = job.spec.deadline_ms;
+  info.command = job.spec.command;
+  info.work_dir = job.spec.work_dir;
+  info.std_out = job.spec.std_out.value_or("");
+  info.std_err = job.spec.std_err.value_or("");
+  info.std_in = job.spec.std_in.value_or("");
+  info.submit_host = job.spec.submit_host;
+  info.dependency = core::format_dependencies(job.dependencies);
+  if (job.spec.hold || job.spec.priority == 0)
+    job.hold = is_admin(caller) ? Hold::admin : Hold::user;
+  return job;
+}
+
+Job& Engine::add(Job job) {
+  job.info.id = ++last_id_;
+  job.payload = job.info.id;
+  if (job.is_array()) {
+    const auto& tasks = job.waiting.tasks;
+    job.info.array_job_id = job.info.id;
+    job.info.array_pending = core::format_array(job.waiting);
+    job.info.array_count = std::ssize(tasks);
+    job.info.array_min = tasks.front();
+    job.info.array_max = tasks.back();
+    job.info.array_step = tasks.size() > 1 ? tasks[1] - tasks[0] : 1;
+  }
+  if (job.spec.batch) {
+    require(store_.save_payload(job.payload, {std::exchange(job.spec.script, {}),
+                                              std::exchange(job.spec.environment, {})}));
+  }
+  job.spec.environment.clear();
+  resolve_paths(job);
+  const JobId id = job.id();
+  Job& added = jobs_.emplace(id, std::move(job)).first->second;
+  save(added);
+  dependencies_changed_ = dependencies_changed_ || !added.dependencies.empty();
+  schedule_needed_ = true;
+  return added;
+}
+
+Answer<api::Submitted> Engine::submit(const Caller& caller, api::JobSpec spec) {
+  spec.batch = true;
+  auto job = check(caller, std::move(spec));
+  if (!job) return tl::make_unexpected(job.error());
+  return api::Submitted{add(std::move(*job)).info.id};
+}
+
+Answer<JobId> Engine::allocate(const Caller& caller, api::JobSpec spec, Granted granted) {
+  spec.batch = false;
+  auto job = check(caller, std::move(spec));
+  if (!job) return tl::make_unexpected(job.error());
+  if (job->spec.immediate && !core::place_by_scan(ledger_.cluster(), job->shape, *policy_)) {
+    return refuse(409, "ESLURM_NODES_BUSY", "there is no room now");
+  }
+  Job& added = add(std::move(*job));
+  clients_[added.id()] = {.granted = std::move(granted), .pid = caller.pid, .attached = true};
+  return added.id();
+}
+
+Answer<api::JobInfo> Engine::test(const Caller& caller, api::JobSpec spec) {
+  auto job = check(caller, std::move(spec));
+  if (!job) return tl::make_unexpected(job.error());
+  job->info.id = last_id_ + 1;
+  std::vector<core::QueueEntry> queue{{.job = job->id(), .shape = job->shape}};
+  const auto running = running_entries();
+  const auto decision = core::schedule(ledger_.cluster(), queue, running, *policy_);
+  Millis start_in(0);
+  if (!decision.waits.empty()) start_in = decision.waits[0].start_in.value_or(core::kForever);
+  job->info.start_ms = std::max(clock_.wall().ms() + start_in.value(), job->info.eligible_ms);
+  job->info.node = machine_.name;
+  return job->info;
+}
+
+}  // namespace aliquot::engine

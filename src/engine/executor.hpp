@@ -1,0 +1,80 @@
+// What the engine needs of the machine to run jobs. It says what shall happen and hears later what
+// has happened; it never waits. StepdExecutor does it with aliquot-stepd and cgroups, FakeExecutor
+// (fake_executor.hpp) is for tests.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "api/types.hpp"
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "engine/job.hpp"
+#include "node/launch.hpp"
+
+namespace aliquot::engine {
+
+struct StartOrder {
+  api::JobInfo job;
+  api::JobSpec spec;
+  Payload payload;
+  std::string mark;
+};
+
+struct StepOrder {
+  api::JobInfo job;
+  api::JobSpec spec;
+  std::string mark;
+  std::int64_t step = 0;
+  api::StepSpec step_spec;
+  node::Pid caller;
+};
+
+// Who hears of it. The attempt tells a run from the one before a requeue.
+class ExecutorEvents {
+ public:
+  ExecutorEvents() = default;
+  ExecutorEvents(const ExecutorEvents&) = delete;
+  ExecutorEvents& operator=(const ExecutorEvents&) = delete;
+  virtual ~ExecutorEvents() = default;
+
+  // No process of the job is left.
+  virtual void on_ended(const node::ExitRecord& record) = 0;
+  // Nothing of it ever ran; why is for people, empty after a crash of the daemon.
+  virtual void on_never_started(JobId job, std::int64_t attempt, const std::string& why) = 0;
+  // It ran, and how it ended nobody knows. Nothing of it is left.
+  virtual void on_lost(JobId job, std::int64_t attempt) = 0;
+};
+
+class Executor {
+ public:
+  Executor() = default;
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+  virtual ~Executor() = default;
+
+  // A batch job, which is already on record as running.
+  virtual void start(StartOrder order) = 0;
+  // A job on record as running when the daemon came up: an event follows, now or at its end.
+  virtual void adopt(const Job& job) = 0;
+  virtual void command(JobId job, const node::Command& command) = 0;
+
+  // An interactive job: its fence, with the caller inside. The client runs the processes; what it
+  // must add to its environment comes back.
+  virtual Result<std::vector<std::string>> admit(const StartOrder& order, node::Pid caller) = 0;
+  virtual Result<std::vector<std::string>> admit_step(const StepOrder& order) = 0;
+  virtual void signal_allocation(const Job& job, int number) = 0;
+  virtual void freeze_allocation(const Job& job, bool frozen) = 0;
+  // Asks its processes to end, kills what is left after patience; on_ended follows.
+  virtual void end_allocation(const Job& job, Millis patience) = 0;
+
+  // The job is over and on record: its files may go.
+  virtual void forget(JobId job) = 0;
+
+  // For people: ClusterInfo::cgroup.
+  [[nodiscard]] virtual std::string fence() const = 0;
+};
+
+}  // namespace aliquot::engine

@@ -1,0 +1,53 @@
+// A job as the engine keeps it while it waits or runs. What is over lives in the store alone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/types.hpp"
+#include "core/array_spec.hpp"
+#include "core/cluster.hpp"
+#include "core/dependency.hpp"
+#include "core/job_state.hpp"
+
+namespace aliquot::engine {
+
+enum class Hold : std::uint8_t { none, user, admin };
+
+// What shall become of a job whose processes are being ended.
+enum class Ending : std::uint8_t { none, cancel, timeout, requeue, requeue_hold };
+
+struct Job {
+  api::JobInfo info;  // as its owner sees it, but for the steps; state is a name for `state`
+  api::JobSpec spec;  // without script and environment: those wait in the store
+  core::JobState state = core::JobState::pending;
+  Hold hold = Hold::none;
+  Ending ending = Ending::none;
+  std::string mark;          // of its processes, while it runs
+  std::int64_t payload = 0;  // whose script and environment it has: an element's are its array's
+
+  // Read from the above whenever it comes from outside or from the store.
+  core::Dependencies dependencies;
+  core::DependencyState dependency_state;
+  core::ArraySpec waiting;  // elements of an array that have not started
+  core::Request request;
+  core::Shape shape;
+
+  [[nodiscard]] JobId id() const { return JobId(info.id); }
+  [[nodiscard]] bool is_array() const { return !waiting.tasks.empty(); }
+  // Elements stand where their array stands.
+  [[nodiscard]] std::uint64_t order() const {
+    return static_cast<std::uint64_t>(info.array_job_id.value_or(info.id));
+  }
+};
+
+// What is needed once, at the start, and is too large to keep at hand.
+struct Payload {
+  std::string script;
+  std::vector<std::string> environment;
+};
+
+}  // namespace aliquot::engine

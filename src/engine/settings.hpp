@@ -1,0 +1,60 @@
+// Every setting of the daemon, with a default for each: it runs with no file at all. The file is
+// TOML; whatever is unknown, of the wrong type or out of range is refused with its line.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/slurm_time.hpp"
+#include "base/time.hpp"
+#include "base/units.hpp"
+
+namespace aliquot::engine {
+
+struct Partition {
+  std::string name = "main";
+  bool is_default = true;
+  bool up = true;
+  TimeLimit max_time = kUnlimited;
+  TimeLimit default_time = kUnlimited;  // for jobs that say none; never over max_time
+};
+
+struct Settings {
+  std::string cluster = "aliquot";
+  std::string node = {};                  // empty: the host's name
+  std::optional<std::int64_t> cpus = {};  // absent: what the machine has
+  std::optional<Bytes> memory = {};
+  std::vector<Partition> partitions = {Partition{}};
+
+  // Shares are exact, so packing them costs nobody anything and leaves whole GPUs for those who
+  // need one. least-occupied spreads instead.
+  std::string policy = "aliquot";
+  Compute compute_limit = kWholeGpu;  // that may be granted on each GPU
+  std::int64_t mps_per_gpu = 100;
+  std::int64_t shards_per_gpu = 8;
+  std::string simulate = {};  // "h200:4": the stand-in's GPUs
+
+  // For jobs that say none. Absent: nothing is set aside and nothing enforced, as in a Slurm that
+  // does not count memory.
+  std::optional<Bytes> memory_per_cpu = {};
+  Millis kill_wait = seconds(30);
+  Millis min_job_age = seconds(300);  // for which what is over stays in squeue's sight
+
+  Millis sample_interval = seconds(1);        // while jobs run
+  Millis idle_sample_interval = seconds(10);  // while none does
+  Millis stale_after = seconds(30);           // a GPU unheard of for so long counts as busy
+
+  std::string log_level = "info";
+  std::string log_file = {};  // empty: stderr
+};
+
+// `name` stands in messages: "/etc/aliquot/aliquot.toml:7: …".
+Result<Settings> parse_settings(std::string_view text, std::string_view name);
+// A file that is not there is an error.
+Result<Settings> load_settings(const std::string& path);
+
+}  // namespace aliquot::engine

@@ -1,0 +1,92 @@
+#include "engine/settings.hpp"
+
+#include <gtest/gtest.h>
+
+namespace aliquot::engine {
+namespace {
+
+std::string complaint(std::string_view text) {
+  const auto settings = parse_settings(text, "x.toml");
+  return settings ? "fine" : settings.error().message;
+}
+
+TEST(Settings, NoneAreNeeded) {
+  const auto settings = parse_settings("", "x.toml");
+  ASSERT_TRUE(settings);
+  ASSERT_EQ(settings->partitions.size(), 1U);
+  EXPECT_EQ(settings->partitions[0].name, "main");
+  EXPECT_TRUE(settings->partitions[0].is_default);
+  EXPECT_EQ(settings->kill_wait, seconds(30));
+}
+
+TEST(Settings, ReadsEachOfThem) {
+  const auto settings = parse_settings(R"(
+[cluster]
+name = "lab"
+[node]
+name = "gpu1"
+cpus = 48
+memory = "200G"
+[gpu]
+simulate = "h200:4"
+mps_per_gpu = 200
+shards_per_gpu = 4
+compute_overcommit = 2
+[schedule]
+policy = "least-occupied"
+[jobs]
+memory_per_cpu = "4G"
+kill_wait = 10
+min_job_age = "5:00"
+[monitor]
+interval = 2
+idle_interval = 60
+stale_after = 90
+[log]
+level = "debug"
+file = "/tmp/log"
+[[partition]]
+name = "short"
+max_time = "30:00"
+default_time = "10:00"
+[[partition]]
+name = "long"
+default = true
+)",
+                                       "x.toml");
+  ASSERT_TRUE(settings) << settings.error().message;
+  EXPECT_EQ(settings->cluster, "lab");
+  EXPECT_EQ(settings->cpus, 48);
+  EXPECT_EQ(settings->memory, gib(200));
+  EXPECT_EQ(settings->compute_limit, kWholeGpu * 2);
+  EXPECT_EQ(settings->policy, "least-occupied");
+  EXPECT_EQ(settings->kill_wait, seconds(10));
+  EXPECT_EQ(settings->min_job_age, seconds(300));
+  EXPECT_EQ(settings->idle_sample_interval, seconds(60));
+  ASSERT_EQ(settings->partitions.size(), 2U);
+  EXPECT_EQ(settings->partitions[0].default_time.length, minutes(10));
+  EXPECT_FALSE(settings->partitions[0].is_default);
+  EXPECT_TRUE(settings->partitions[1].is_default);
+}
+
+TEST(Settings, AMistakeIsNamedWithItsLine) {
+  EXPECT_EQ(complaint("\n[jobs]\nkill_wiat = 3\n"),
+            "x.toml:3: jobs.kill_wiat: there is no such setting; known here: kill_wait, "
+            "memory_per_cpu, min_job_age");
+  EXPECT_EQ(complaint("[gpu]\nmps_per_gpu = \"many\"\n"),
+            "x.toml:2: gpu.mps_per_gpu: expected a whole number from 1 to 1000000");
+  EXPECT_EQ(complaint("[schedule]\npolicy = \"magic\"\n").substr(0, 40),
+            "x.toml:2: schedule.policy: 'magic' is no");
+  EXPECT_EQ(complaint("[[partition]]\nmax_time = \"1:00\"\n"),
+            "x.toml:1: partition: a partition needs a name");
+  EXPECT_EQ(complaint("[[partition]]\nname = \"a\"\n[[partition]]\nname = \"a\"\n"),
+            "x.toml:3: partition: there are two of the name 'a'");
+  EXPECT_EQ(
+      complaint("[[partition]]\nname = \"a\"\nmax_time = \"1:00\"\ndefault_time = \"2:00\"\n"),
+      "x.toml:1: partition: default_time is over max_time");
+  EXPECT_EQ(complaint("cluster = 3\n"), "x.toml:1: cluster: expected a table: [cluster]");
+  EXPECT_EQ(complaint("[node\n").substr(0, 9), "x.toml:1:");
+}
+
+}  // namespace
+}  // namespace aliquot::engine

@@ -1,0 +1,299 @@
+#include "engine/stepd_executor.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "node/environment.hpp"
+#include "node/process.hpp"
+#include "node/spawn.hpp"
+
+namespace aliquot::engine {
+
+namespace asio = boost::asio;
+
+struct StepdExecutor::Watch {
+  // A job that is still on its way; commands wait until it has arrived.
+  std::vector<node::Command> waiting;
+  bool running = false;
+  std::optional<asio::posix::stream_descriptor> stepd;
+};
+
+StepdExecutor::StepdExecutor(asio::io_context& context, node::Cgroups& cgroups,
+                             StepdOptions options)
+    : context_(context), cgroups_(cgroups), options_(std::move(options)) {}
+
+StepdExecutor::~StepdExecutor() { stopping_ = true; }
+
+void StepdExecutor::listen(ExecutorEvents& events, std::function<void()> settled) {
+  events_ = &events;
+  settled_ = std::move(settled);
+}
+
+void StepdExecutor::on_loop(std::function<void()> task) {
+  asio::post(context_, [alive = std::weak_ptr<int>(alive_), task = std::move(task)] {
+    if (!alive.expired()) task();
+  });
+}
+
+void StepdExecutor::deliver(std::function<void(ExecutorEvents&)> event) {
+  if (events_ == nullptr) return;
+  event(*events_);
+  settled_();
+}
+
+node::Limits StepdExecutor::limits_of(const api::JobInfo& job) const {
+  node::Limits limits;
+  if (options_.enforce_cpus) limits.cpus = kOneCpu * job.cpus;
+  if (job.memory > 0) limits.memory = Bytes(job.memory);
+  // Every GPU that was not granted is out of sight; without any GPU the driver is, too.
+  std::vector<int> others;
+  for (const gpu::Device& device : options_.gpus) {
+    const bool granted = std::ranges::any_of(
+        job.gpus, [&](const api::GpuHold& held) { return held.uuid == device.gpu.id.value(); });
+    if (!granted && device.minor) others.push_back(*device.minor);
+  }
+  if (!options_.standin) limits.hidden_devices = node::nvidia_devices(others, job.gpus.empty());
+  return limits;
+}
+
+Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
+  const api::JobInfo& job = order.job;
+  const api::JobSpec& spec = order.spec;
+  const node::Identity identity = TRY(node::find_identity(Uid(job.uid)));
+  node::Environment user = order.payload.environment;
+  if (spec.login_environment) {
+    user = node::merge(node::login_environment(identity).environment, user);
+  }
+  const node::JobContext context{.job = job,
+                                 .spec = spec,
+                                 .cluster = options_.cluster,
+                                 .mark = order.mark,
+                                 .home = identity.home,
+                                 .shell = identity.shell,
+                                 .standin = options_.standin};
+  const node::JobDirectory directory = folder(JobId(job.id));
+  TRY(directory.write_script(order.payload.script, identity.uid, identity.gid));
+
+  node::Launch launch;
+  launch.job_id = job.id;
+  launch.attempt = job.restarts;
+  launch.node = options_.node;
+  launch.mark = order.mark;
+  launch.uid = identity.uid.value();
+  launch.gid = identity.gid.value();
+  for (const node::Gid group : identity.groups) launch.groups.push_back(group.value());
+  launch.script = directory.script();
+  launch.arguments = spec.arguments;
+  launch.environment = node::batch_environment(context, user);
+  launch.work_dir = spec.work_dir.empty() ? identity.home : spec.work_dir;
+  launch.std_in = spec.std_in ? job.std_in : "";
+  launch.std_out = job.std_out;
+  launch.std_err = spec.std_err ? job.std_err : "";
+  launch.append = spec.append || job.restarts > 0;
+  launch.umask = spec.umask & 0777U;
+  launch.time_limit_ms = job.time_limit_ms;
+  launch.kill_wait_ms = options_.kill_wait.value();
+  if (spec.signal) {
+    launch.signal = {spec.signal->number, spec.signal->before_s, spec.signal->batch_only};
+  }
+  if (cgroups_.available()) {
+    launch.group = TRY(cgroups_.create({JobId(job.id)}, limits_of(job)));
+  }
+  TRY(directory.prepare(launch));
+  return directory.start(options_.stepd);
+}
+
+void StepdExecutor::start(StartOrder order) {
+  const JobId id(order.job.id);
+  watches_[id] = std::make_unique<Watch>();
+  Worker& worker = order.spec.login_environment ? logins_ : launcher_;
+  worker.post([this, id, order = std::move(order)] {
+    auto stepd = launch(order);
+    on_loop([this, id, attempt = order.job.restarts, mark = order.mark, stepd = std::move(stepd)] {
+      if (stepd) return started(id, attempt, *stepd, mark);
+      // It may have started after all, and be over: the folder knows.
+      const auto status = folder(id).inspect();
+      if (status && !std::holds_alternative<node::JobDirectory::NeverStarted>(*status)) {
+        return look(id, attempt, mark);
+      }
+      watches_.erase(id);
+      deliver([&](ExecutorEvents& events) {
+        events.on_never_started(id, attempt, stepd.error().message);
+      });
+    });
+  });
+}
+
+void StepdExecutor::adopt(const Job& job) {
+  watches_[job.id()] = std::make_unique<Watch>();
+  on_loop([this, id = job.id(), attempt = job.info.restarts, mark = job.mark] {
+    look(id, attempt, mark);
+  });
+}
+
+// Watches the stepd until it ends.
+void StepdExecutor::started(JobId id, std::int64_t attempt, const node::ProcessRef& stepd,
+                            const std::string& mark) {
+  const auto found = watches_.find(id);
+  if (found == watches_.end()) return;
+  Watch& watch = *found->second;
+  auto process = node::open_process(stepd);
+  if (!process) return look(id, attempt, mark);
+  watch.running = true;
+  watch.stepd.emplace(context_, process->release());
+  watch.stepd->async_wait(asio::posix::stream_descriptor::wait_read,
+                          [this, id, attempt, mark](boost::system::error_code error) {
+                            if (!error) look(id, attempt, mark);
+                          });
+  for (const node::Command& waiting : std::exchange(watch.waiting, {})) command(id, waiting);
+}
+
+// What became of it: after its stepd has ended, and after the daemon was away.
+void StepdExecutor::look(JobId id, std::int64_t attempt, const std::string& mark) {
+  using Directory = node::JobDirectory;
+  auto status = folder(id).inspect();
+  if (!status) {
+    // Unreadable is as good as lost.
+    status = Directory::Status(Directory::Lost{});
+  }
+  if (const auto* stepd = std::get_if<node::ProcessRef>(&*status)) {
+    return started(id, attempt, *stepd, mark);
+  }
+  watches_.erase(id);
+  if (const auto* record = std::get_if<node::ExitRecord>(&*status)) {
+    if (record->attempt == attempt) {
+      return deliver([&](ExecutorEvents& events) { events.on_ended(*record); });
+    }
+    status = Directory::Status(Directory::NeverStarted{});  // of the run before
+  }
+  if (std::holds_alternative<Directory::NeverStarted>(*status)) {
+    return deliver([&](ExecutorEvents& events) { events.on_never_started(id, attempt, ""); });
+  }
+  // Its processes may be alive with nobody to look after them.
+  keeper_.post([this, id, attempt, mark] {
+    bury(id, mark);
+    on_loop([this, id, attempt] {
+      deliver([&](ExecutorEvents& events) { events.on_lost(id, attempt); });
+    });
+  });
+}
+
+void StepdExecutor::bury(JobId id, const std::string& mark) {
+  if (cgroups_.available()) (void)cgroups_.kill({id}, seconds(10));
+  if (!mark.empty()) node::kill_tree({.mark = mark}, seconds(10));
+}
+
+void StepdExecutor::command(JobId id, const node::Command& command) {
+  const auto found = watches_.find(id);
+  if (found == watches_.end()) return;
+  if (!found->second->running) {
+    found->second->waiting.push_back(command);
+    return;
+  }
+  keeper_.post([directory = folder(id), command] {
+    // A stepd that no longer listens has ended; its end is on its way.
+    (void)directory.send(command);
+  });
+}
+
+Result<std::vector<std::string>> StepdExecutor::admit(const StartOrder& order, node::Pid caller) {
+  const node::Group group{JobId(order.job.id)};
+  if (cgroups_.available()) {
+    TRY(cgroups_.create(group, limits_of(order.job)));
+    TRY(cgroups_.add(group, caller));
+  }
+  return node::allocation_environment({.job = order.job,
+                                       .spec = order.spec,
+                                       .cluster = options_.cluster,
+                                       .mark = order.mark,
+                                       .standin = options_.standin});
+}
+
+Result<std::vector<std::string>> StepdExecutor::admit_step(const StepOrder& order) {
+  const node::Group group{JobId(order.job.id), order.step};
+  if (cgroups_.available()) {
+    TRY(cgroups_.create(group, {}));
+    TRY(cgroups_.add(group, order.caller));
+  }
+  return node::step_environment({.job = order.job,
+                                 .spec = order.spec,
+                                 .cluster = options_.cluster,
+                                 .mark = order.mark,
+                                 .standin = options_.standin},
+                                {.step = order.step,
+                                 .ntasks = order.step_spec.ntasks,
+                                 .cpus_per_task = order.step_spec.cpus_per_task});
+}
+
+void StepdExecutor::signal_allocation(const Job& job, int number) {
+  keeper_.post([mark = job.mark, number] {
+    node::signal_processes(node::find_processes({.mark = mark}), number);
+  });
+}
+
+void StepdExecutor::freeze_allocation(const Job& job, bool frozen) {
+  keeper_.post([this, id = job.id(), mark = job.mark, frozen] {
+    if (cgroups_.available()) {
+      (void)cgroups_.freeze({id}, frozen);
+    } else {
+      node::signal_processes(node::find_processes({.mark = mark}), frozen ? SIGSTOP : SIGCONT);
+    }
+  });
+}
+
+void StepdExecutor::end_allocation(const Job& job, Millis patience) {
+  // A thread of its own: the patience of one must not keep the others waiting.
+  auto& worker = enders_[job.id()];
+  if (worker) return;
+  worker = std::make_unique<Worker>("aq-end");
+  worker->post([this, id = job.id(), mark = job.mark, attempt = job.info.restarts, patience] {
+    const SystemClock clock;
+    const auto left = [&] { return node::find_processes({.mark = mark}); };
+    // The client itself sits in the group, unmarked: it is not asked to end, but may take its time.
+    const auto group_is_empty = [&] {
+      if (!cgroups_.available()) return true;
+      const auto processes = cgroups_.processes({id});
+      return !processes || processes->empty();
+    };
+    node::signal_processes(left(), SIGCONT);
+    node::signal_processes(left(), SIGTERM);
+    const MonoTime until = clock.mono() + patience;
+    while (clock.mono() < until && !(left().empty() && group_is_empty())) {
+      if (stopping_) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    node::ExitRecord record;
+    record.job_id = id.value();
+    record.attempt = attempt;
+    if (cgroups_.available()) {
+      if (const auto usage = cgroups_.usage({id})) {
+        record.user_cpu_ms = usage->user_cpu.value_or(Millis(0)).value();
+        record.system_cpu_ms = usage->system_cpu.value_or(Millis(0)).value();
+        record.max_rss = usage->memory_peak.value_or(Bytes(0)).value();
+        record.oom_kills = usage->oom_kills;
+      }
+    }
+    bury(id, mark);
+    on_loop([this, id, record] {
+      enders_.erase(id);
+      deliver([&](ExecutorEvents& events) { events.on_ended(record); });
+    });
+  });
+}
+
+void StepdExecutor::forget(JobId id) {
+  keeper_.post([this, id] {
+    if (cgroups_.available()) (void)cgroups_.remove({id});
+    (void)folder(id).remove();
+  });
+}
+
+}  // namespace aliquot::engine

@@ -1,0 +1,91 @@
+// Executor on the real machine: a folder, a control group and an aliquot-stepd for each batch job,
+// a control group for each interactive one. Everything that may block runs on workers; ends are
+// seen by pidfd on the loop.
+//
+// Events come on the loop's thread, to the sink given by listen(), each followed by a call of
+// `settled`, so that what they changed is committed.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/executor.hpp"
+#include "engine/worker.hpp"
+#include "gpu/devices.hpp"
+#include "node/cgroup.hpp"
+#include "node/job_directory.hpp"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace aliquot::engine {
+
+struct StepdOptions {
+  std::filesystem::path jobs;   // <state>/jobs
+  std::filesystem::path stepd;  // the program
+  std::string cluster;
+  std::string node;
+  Millis kill_wait;
+  std::optional<gpu::StandIn> standin = {};
+  std::vector<gpu::Device> gpus = {};
+  bool enforce_cpus = true;  // not where there are more on paper than in the machine
+};
+
+class StepdExecutor final : public Executor {
+ public:
+  StepdExecutor(boost::asio::io_context& context, node::Cgroups& cgroups, StepdOptions options);
+  ~StepdExecutor() override;
+
+  void listen(ExecutorEvents& events, std::function<void()> settled);
+
+  void start(StartOrder order) override;
+  void adopt(const Job& job) override;
+  void command(JobId job, const node::Command& command) override;
+  Result<std::vector<std::string>> admit(const StartOrder& order, node::Pid caller) override;
+  Result<std::vector<std::string>> admit_step(const StepOrder& order) override;
+  void signal_allocation(const Job& job, int number) override;
+  void freeze_allocation(const Job& job, bool frozen) override;
+  void end_allocation(const Job& job, Millis patience) override;
+  void forget(JobId job) override;
+  [[nodiscard]] std::string fence() const override { return cgroups_.capabilities(); }
+
+ private:
+  struct Watch;
+
+  // On a worker.
+  Result<node::ProcessRef> launch(const StartOrder& order);
+  void bury(JobId job, const std::string& mark);
+
+  // On the loop.
+  void deliver(std::function<void(ExecutorEvents&)> event);
+  void started(JobId job, std::int64_t attempt, const node::ProcessRef& stepd,
+               const std::string& mark);
+  void look(JobId job, std::int64_t attempt, const std::string& mark);
+  void on_loop(std::function<void()> task);
+  [[nodiscard]] node::Limits limits_of(const api::JobInfo& job) const;
+  [[nodiscard]] node::JobDirectory folder(JobId job) const { return {options_.jobs, job}; }
+
+  boost::asio::io_context& context_;
+  node::Cgroups& cgroups_;
+  StepdOptions options_;
+  ExecutorEvents* events_ = nullptr;
+  std::function<void()> settled_;
+  std::map<JobId, std::unique_ptr<Watch>> watches_;
+  // Expires with us: tasks that come back to the loop later look at it first.
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+  // Last, so that they are joined before anything they use goes.
+  std::atomic<bool> stopping_ = false;
+  std::map<JobId, std::unique_ptr<Worker>> enders_;
+  Worker launcher_{"aq-launch"};
+  Worker logins_{"aq-login"};  // profiles of users may take seconds
+  Worker keeper_{"aq-keep"};   // commands, removal, killing
+};
+
+}  // namespace aliquot::engine

@@ -1,0 +1,390 @@
+#include "engine/store.hpp"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+
+#include <map>
+#include <utility>
+
+#include "api/json.hpp"
+
+namespace aliquot::engine {
+namespace {
+
+constexpr int kSchema = 1;
+
+// `info` and `spec` are JSON of the API's types, so that fields can be added without a new schema;
+// what is searched for has a column beside it.
+constexpr const char* kCreate = R"(
+CREATE TABLE jobs(
+  id INTEGER PRIMARY KEY,
+  array INTEGER,
+  task INTEGER,
+  uid INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  state TEXT NOT NULL,
+  over INTEGER NOT NULL,
+  ok INTEGER NOT NULL,
+  submit INTEGER NOT NULL,
+  begun INTEGER,
+  ended INTEGER,
+  hold INTEGER NOT NULL,
+  ending INTEGER NOT NULL,
+  mark TEXT NOT NULL,
+  payload INTEGER NOT NULL,
+  info TEXT NOT NULL,
+  spec TEXT NOT NULL
+);
+CREATE INDEX jobs_live ON jobs(uid, name) WHERE over = 0;
+CREATE INDEX jobs_array ON jobs(array, task) WHERE array IS NOT NULL;
+CREATE INDEX jobs_ended ON jobs(ended) WHERE over = 1;
+CREATE INDEX jobs_uid ON jobs(uid);
+CREATE INDEX jobs_payload ON jobs(payload);
+CREATE TABLE steps(
+  job INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  info TEXT NOT NULL,
+  PRIMARY KEY(job, id)
+) WITHOUT ROWID;
+CREATE TABLE payloads(
+  id INTEGER PRIMARY KEY,
+  script BLOB NOT NULL,
+  environment BLOB NOT NULL
+);
+)";
+
+// K=V have no NUL in them.
+std::string join(const std::vector<std::string>& parts) {
+  std::string out;
+  for (const std::string& part : parts) {
+    out += part;
+    out += '\0';
+  }
+  return out;
+}
+
+std::vector<std::string> unjoin(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\0', at);
+    parts.push_back(text.substr(at, end - at));
+    at = end == std::string::npos ? text.size() : end + 1;
+  }
+  return parts;
+}
+
+std::string blob(const SQLite::Column& column) {
+  return {static_cast<const char*>(column.getBlob()), static_cast<std::size_t>(column.getBytes())};
+}
+
+}  // namespace
+
+struct Store::Database {
+  SQLite::Database db;
+  std::map<std::string, SQLite::Statement> statements;
+  bool dirty = false;
+
+  explicit Database(const std::string& path)
+      : db(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOFOLLOW) {}
+
+  // Prepared once, cleared for use.
+  SQLite::Statement& prepared(const std::string& sql) {
+    auto found = statements.find(sql);
+    if (found == statements.end()) {
+      found = statements.try_emplace(sql, db, sql).first;
+    }
+    found->second.reset();
+    found->second.clearBindings();
+    return found->second;
+  }
+
+  void begin() {
+    if (std::exchange(dirty, true)) return;
+    prepared("BEGIN IMMEDIATE").exec();
+  }
+};
+
+namespace {
+
+// Calls into SQLite; its exceptions end here.
+template <class Function>
+auto guarded(Function&& function) -> decltype(function()) {
+  try {
+    return function();
+  } catch (const std::exception& error) {
+    return fail(Error::Code::unavailable, "the state database: {}", error.what());
+  }
+}
+
+Result<Job> read_job(SQLite::Statement& row) {
+  Job job;
+  job.info = TRY(api::from_json<api::JobInfo>(row.getColumn(0).getText()));
+  job.spec = TRY(api::from_json<api::JobSpec>(row.getColumn(1).getText()));
+  job.state = core::parse_job_state(job.info.state).value_or(core::JobState::node_fail);
+  job.hold = static_cast<Hold>(row.getColumn(2).getInt());
+  job.ending = static_cast<Ending>(row.getColumn(3).getInt());
+  job.mark = row.getColumn(4).getText();
+  job.payload = row.getColumn(5).getInt64();
+  return job;
+}
+
+constexpr const char* kJobColumns = "info, spec, hold, ending, mark, payload";
+
+}  // namespace
+
+Result<Store> Store::open(const std::filesystem::path& path) {
+  return guarded([&]() -> Result<Store> {
+    auto database = std::make_unique<Database>(path.empty() ? ":memory:" : path.string());
+    SQLite::Database& db = database->db;
+    db.setBusyTimeout(5'000);
+    db.exec("PRAGMA journal_mode = WAL");
+    db.exec("PRAGMA synchronous = FULL");
+    db.exec("PRAGMA temp_store = MEMORY");
+    db.exec("PRAGMA cache_size = -4096");
+    db.exec("PRAGMA wal_autocheckpoint = 2000");
+    const int version = db.execAndGet("PRAGMA user_version").getInt();
+    if (version > kSchema) {
+      return fail(Error::Code::unsupported,
+                  "the state database is of version {}, this program knows {}: use a newer one",
+                  version, kSchema);
+    }
+    if (version == 0) {
+      SQLite::Transaction transaction(db);
+      db.exec(kCreate);
+      db.exec("PRAGMA user_version = " + std::to_string(kSchema));
+      transaction.commit();
+    }
+    return Store(std::move(database));
+  });
+}
+
+Store::Store(std::unique_ptr<Database> database) : database_(std::move(database)) {}
+Store::Store(Store&&) noexcept = default;
+Store& Store::operator=(Store&&) noexcept = default;
+Store::~Store() = default;
+
+Result<std::int64_t> Store::last_id() {
+  return guarded([&]() -> Result<std::int64_t> {
+    auto& query = database_->prepared("SELECT max(id) FROM jobs");
+    query.executeStep();
+    return query.getColumn(0).getInt64();
+  });
+}
+
+Result<void> Store::save(const Job& job) {
+  return guarded([&]() -> Result<void> {
+    database_->begin();
+    auto& query = database_->prepared(
+        "INSERT OR REPLACE INTO jobs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+    const api::JobInfo& info = job.info;
+    const bool over = core::is_final(job.state);
+    query.bind(1, info.id);
+    if (info.array_job_id) query.bind(2, *info.array_job_id);
+    if (info.array_task_id) query.bind(3, *info.array_task_id);
+    query.bind(4, static_cast<std::int64_t>(info.uid));
+    query.bind(5, info.name);
+    query.bind(6, info.state);
+    query.bind(7, over ? 1 : 0);
+    query.bind(8, job.state == core::JobState::completed ? 1 : 0);
+    query.bind(9, info.submit_ms);
+    if (job.state != core::JobState::pending && info.start_ms) query.bind(10, *info.start_ms);
+    if (over && info.end_ms) query.bind(11, *info.end_ms);
+    query.bind(12, static_cast<int>(job.hold));
+    query.bind(13, static_cast<int>(job.ending));
+    query.bind(14, job.mark);
+    query.bind(15, job.payload);
+    query.bind(16, api::to_json(info));
+    query.bind(17, api::to_json(job.spec));
+    query.exec();
+    return {};
+  });
+}
+
+Result<void> Store::save_payload(std::int64_t id, const Payload& payload) {
+  return guarded([&]() -> Result<void> {
+    database_->begin();
+    auto& query = database_->prepared("INSERT OR REPLACE INTO payloads VALUES(?,?,?)");
+    const std::string environment = join(payload.environment);
+    query.bind(1, id);
+    query.bind(2, payload.script.data(), static_cast<int>(payload.script.size()));
+    query.bind(3, environment.data(), static_cast<int>(environment.size()));
+    query.exec();
+    return {};
+  });
+}
+
+Result<void> Store::save_step(const api::StepInfo& step) {
+  return guarded([&]() -> Result<void> {
+    database_->begin();
+    auto& query = database_->prepared("INSERT OR REPLACE INTO steps VALUES(?,?,?)");
+    query.bind(1, step.job_id);
+    query.bind(2, step.id);
+    query.bind(3, api::to_json(step));
+    query.exec();
+    return {};
+  });
+}
+
+Result<void> Store::drop_steps(JobId id) {
+  return guarded([&]() -> Result<void> {
+    database_->begin();
+    auto& query = database_->prepared("DELETE FROM steps WHERE job = ?");
+    query.bind(1, id.value());
+    query.exec();
+    return {};
+  });
+}
+
+Result<std::vector<Job>> Store::load_live() {
+  return guarded([&]() -> Result<std::vector<Job>> {
+    auto& query = database_->prepared(std::string("SELECT ") + kJobColumns +
+                                      " FROM jobs WHERE over = 0 ORDER BY id");
+    std::vector<Job> jobs;
+    while (query.executeStep()) jobs.push_back(TRY(read_job(query)));
+    return jobs;
+  });
+}
+
+Result<Job> Store::load(JobId id) {
+  return guarded([&]() -> Result<Job> {
+    auto& query =
+        database_->prepared(std::string("SELECT ") + kJobColumns + " FROM jobs WHERE id = ?");
+    query.bind(1, id.value());
+    if (!query.executeStep()) return fail(Error::Code::not_found, "there is no job {}", id);
+    return read_job(query);
+  });
+}
+
+Result<Payload> Store::payload(std::int64_t id) {
+  return guarded([&]() -> Result<Payload> {
+    auto& query = database_->prepared("SELECT script, environment FROM payloads WHERE id = ?");
+    query.bind(1, id);
+    if (!query.executeStep()) {
+      return fail(Error::Code::not_found, "the script of job {} is no longer kept", id);
+    }
+    return Payload{blob(query.getColumn(0)), unjoin(blob(query.getColumn(1)))};
+  });
+}
+
+Result<std::vector<api::StepInfo>> Store::steps(JobId id) {
+  return guarded([&]() -> Result<std::vector<api::StepInfo>> {
+    // The batch step first, then by number.
+    auto& query = database_->prepared(
+        "SELECT info FROM steps WHERE job = ? ORDER BY id <> 'batch', CAST(id AS INTEGER)");
+    query.bind(1, id.value());
+    std::vector<api::StepInfo> steps;
+    while (query.executeStep()) {
+      steps.push_back(TRY(api::from_json<api::StepInfo>(query.getColumn(0).getText())));
+    }
+    return steps;
+  });
+}
+
+Result<std::vector<api::JobInfo>> Store::query(const AccountingQuery& wanted, bool with_steps) {
+  auto jobs = guarded([&]() -> Result<std::vector<api::JobInfo>> {
+    std::string sql = "SELECT info FROM jobs WHERE 1";
+    if (wanted.only_over) sql += " AND over = 1";
+    if (wanted.start)
+      sql += wanted.only_over ? " AND ended >= ?1" : " AND (ended IS NULL OR ended >= ?1)";
+    if (wanted.end) sql += " AND submit <= ?2";
+    if (wanted.uid) sql += " AND uid = ?3";
+    if (wanted.id) sql += " AND (id = ?4 OR array = ?4)";
+    if (wanted.name) sql += " AND name = ?5";
+    sql += " ORDER BY id";
+    auto& query = database_->prepared(sql);
+    if (wanted.start) query.bind(1, wanted.start->ms());
+    if (wanted.end) query.bind(2, wanted.end->ms());
+    if (wanted.uid) query.bind(3, static_cast<std::int64_t>(wanted.uid->value()));
+    if (wanted.id) query.bind(4, *wanted.id);
+    if (wanted.name) query.bind(5, *wanted.name);
+    std::vector<api::JobInfo> found;
+    while (query.executeStep()) {
+      found.push_back(TRY(api::from_json<api::JobInfo>(query.getColumn(0).getText())));
+    }
+    return found;
+  });
+  if (jobs && with_steps) {
+    for (api::JobInfo& job : *jobs) job.steps = TRY(steps(JobId(job.id)));
+  }
+  return jobs;
+}
+
+Result<std::optional<JobId>> Store::find_task(std::int64_t array, std::int64_t task) {
+  return guarded([&]() -> Result<std::optional<JobId>> {
+    auto& query = database_->prepared("SELECT id FROM jobs WHERE array = ? AND task = ?");
+    query.bind(1, array);
+    query.bind(2, task);
+    if (!query.executeStep()) return std::nullopt;
+    return JobId(query.getColumn(0).getInt64());
+  });
+}
+
+Result<std::optional<JobId>> Store::last_of(Uid uid) {
+  return guarded([&]() -> Result<std::optional<JobId>> {
+    auto& query = database_->prepared("SELECT max(ifnull(array, id)) FROM jobs WHERE uid = ?");
+    query.bind(1, static_cast<std::int64_t>(uid.value()));
+    if (!query.executeStep() || query.getColumn(0).isNull()) return std::nullopt;
+    return JobId(query.getColumn(0).getInt64());
+  });
+}
+
+Result<std::optional<core::DependencyFacts>> Store::facts(JobId id,
+                                                          std::optional<std::int64_t> task) {
+  return guarded([&]() -> Result<std::optional<core::DependencyFacts>> {
+    auto& query = database_->prepared(
+        task ? "SELECT count(*), min(over), min(ok), count(begun), max(begun) FROM jobs "
+               "WHERE array = ?1 AND (task = ?2 OR task IS NULL)"
+             : "SELECT count(*), min(over), min(ok), count(begun), max(begun) FROM jobs "
+               "WHERE id = ?1 OR array = ?1");
+    query.bind(1, id.value());
+    if (task) query.bind(2, *task);
+    query.executeStep();
+    const int count = query.getColumn(0).getInt();
+    if (count == 0) return std::nullopt;
+    core::DependencyFacts facts;
+    facts.ended = query.getColumn(1).getInt() == 1;
+    facts.ok = facts.ended && query.getColumn(2).getInt() == 1;
+    if (query.getColumn(3).getInt() == count) {
+      facts.begun = WallTime(query.getColumn(4).getInt64());
+    }
+    return facts;
+  });
+}
+
+Result<bool> Store::has_earlier(Uid uid, const std::string& name, JobId before) {
+  return guarded([&]() -> Result<bool> {
+    auto& query = database_->prepared(
+        "SELECT 1 FROM jobs WHERE over = 0 AND uid = ? AND name = ? AND ifnull(array, id) < ? "
+        "LIMIT 1");
+    query.bind(1, static_cast<std::int64_t>(uid.value()));
+    query.bind(2, name);
+    query.bind(3, before.value());
+    return query.executeStep();
+  });
+}
+
+Result<void> Store::drop_payloads(WallTime over_since) {
+  return guarded([&]() -> Result<void> {
+    database_->begin();
+    auto& query = database_->prepared(
+        "DELETE FROM payloads WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.payload = "
+        "payloads.id AND (over = 0 OR ended > ?))");
+    query.bind(1, over_since.ms());
+    query.exec();
+    return {};
+  });
+}
+
+bool Store::dirty() const { return database_->dirty; }
+
+Result<void> Store::commit() {
+  if (!database_->dirty) return {};
+  return guarded([&]() -> Result<void> {
+    // A reader left open would keep the log from being written back.
+    for (auto& [sql, statement] : database_->statements) statement.reset();
+    database_->prepared("COMMIT").exec();
+    database_->dirty = false;
+    return {};
+  });
+}
+
+}  // namespace aliquot::engine
