@@ -341,7 +341,7 @@ Result<std::int64_t> per_node(std::int64_t total, const Claim& claim, std::int64
     const auto hint = claim.counted.model.empty() && claim.text.ends_with(digits)
                           ? fmt::format("; if {0} is a model, write gpu:{0}:1", digits)
                           : std::string();
-    return fail(Code::invalid_argument, "{}={} asks for {} GPUs of one node: write at most {}{}",
+    return fail(Code::out_of_range, "{}={} asks for {} GPUs of one node: write at most {}{}",
                 claim.option, quote(claim.text), count, kMaxGpusPerNode, hint);
   }
   return count;

@@ -173,9 +173,10 @@ void Engine::schedule() {
   for (const core::Start& start : decision.starts) {
     const core::QueueEntry& entry = queue[start.entry];
     Job& waiting = jobs_.at(entry.job);
-    if (entry.task >= 0 && waiting.waiting.tasks.size() > kTasksPerPass) schedule_needed_ = true;
     Job& job = entry.task >= 0 ? split(waiting, entry.task) : waiting;
     this->start(job, start.placement);
+    // The rest of the array was not asked, or waits for another reason now.
+    if (waiting.is_array()) schedule_needed_ = true;
   }
 }
 

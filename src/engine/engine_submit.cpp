@@ -123,7 +123,13 @@ Answer<void> Engine::read_spec(Job& job) const {
        .constraint = spec.constraint.empty() ? std::optional<std::string>() : spec.constraint,
        .tasks = info.ntasks,
        .nodes = 1});
-  if (!gpus) return refuse(400, "ESLURM_INVALID_GRES", gpus.error().message);
+  if (!gpus) {
+    // More than anyone has is well said but not to be had.
+    const bool too_many = gpus.error().code == Error::Code::out_of_range;
+    return refuse(400,
+                  too_many ? "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE" : "ESLURM_INVALID_GRES",
+                  gpus.error().message);
+  }
   job.request.gpus = std::move(*gpus);
   info.gres = job.request.gpus ? core::format_gpu_request(job.request.gpus) : "";
 

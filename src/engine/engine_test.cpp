@@ -526,7 +526,8 @@ RC_GTEST_PROP(EngineHistory, SurvivesCrashesAnywhere, ()) {
     RC_ASSERT(core::is_final(*core::parse_job_state(info->state)));
   }
   AccountingQuery all;
-  for (const auto& job : *bench.engine->accounting({Uid(0)}, all)) {
+  const auto record = bench.engine->accounting({Uid(0)}, all);
+  for (const auto& job : *record) {
     if (job.state != "COMPLETED" && job.state != "FAILED") continue;
     RC_ASSERT(exit_codes.contains(job.id));
     RC_ASSERT(job.exit_code == exit_codes[job.id]);

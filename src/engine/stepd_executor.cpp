@@ -114,7 +114,8 @@ Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
 void StepdExecutor::start(StartOrder order) {
   const JobId id(order.job.id);
   watches_[id] = std::make_unique<Watch>();
-  Worker& worker = order.spec.login_environment ? logins_ : launcher_;
+  Worker& worker =
+      order.spec.login_environment ? logins_ : launchers_[next_launcher_++ % launchers_.size()];
   worker.post([this, id, order = std::move(order)] {
     auto stepd = launch(order);
     on_loop([this, id, attempt = order.job.restarts, mark = order.mark, stepd = std::move(stepd)] {

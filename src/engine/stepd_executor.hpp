@@ -6,7 +6,9 @@
 // `settled`, so that what they changed is committed.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -83,7 +85,10 @@ class StepdExecutor final : public Executor {
   // Last, so that they are joined before anything they use goes.
   std::atomic<bool> stopping_ = false;
   std::map<JobId, std::unique_ptr<Worker>> enders_;
-  Worker launcher_{"aq-launch"};
+  // A start is mostly waiting for a new process: several go on side by side.
+  std::array<Worker, 4> launchers_{Worker("aq-launch-0"), Worker("aq-launch-1"),
+                                   Worker("aq-launch-2"), Worker("aq-launch-3")};
+  std::size_t next_launcher_ = 0;
   Worker logins_{"aq-login"};  // profiles of users may take seconds
   Worker keeper_{"aq-keep"};   // commands, removal, killing
 };
