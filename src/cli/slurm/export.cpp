@@ -46,6 +46,9 @@ constexpr auto kOfOneJob = std::to_array<std::string_view>({
     "SRUN_DEBUG",
 });
 
+constexpr auto kSearchPaths =
+    std::to_array<std::string_view>({"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD"});
+
 bool is_of_slurm(std::string_view assignment) {
   return assignment.starts_with("SLURM_") || assignment.starts_with("SPANK_");
 }
@@ -152,6 +155,23 @@ Exported export_environment(const Environment& mine, const std::optional<std::st
   }
   result.environment.set("SLURM_EXPORT_ENV", *choice);
   return result;
+}
+
+void add_granted(Environment& environment, const std::vector<std::string>& granted) {
+  for (const auto& variable : granted) {
+    const auto name = name_of(variable);
+    const auto mine = environment.get(name);
+    const bool path = std::ranges::find(kSearchPaths, name) != kSearchPaths.end();
+    if (!path || !mine || mine->empty()) {
+      environment.set(variable);
+      continue;
+    }
+    const auto value =
+        std::string_view(variable).substr(std::min(name.size() + 1, variable.size()));
+    const std::string first(value.substr(0, value.find(':')));
+    if (first.empty() || split(*mine, ':')[0] == first) continue;
+    environment.set(name, first + ":" + std::string(*mine));
+  }
 }
 
 void forget_job(Environment& environment) {

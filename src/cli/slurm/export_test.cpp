@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <string>
+#include <vector>
 
 namespace aliquot::cli {
 namespace {
@@ -58,6 +60,17 @@ TEST(Export, NamesAndAssigns) {
   EXPECT_EQ(all.environment.get("A"), "1");
   EXPECT_EQ(all.environment.get("B"), "9");
   EXPECT_FALSE(all.login);
+}
+
+TEST(Export, PutsWhatIsGrantedInFrontOfTheCallersPaths) {
+  auto environment = mine();
+  environment.set("PATH=/venv/bin:/usr/bin");
+  const std::vector<std::string> granted = {"PATH=/standin:/usr/bin", "LD_PRELOAD=/lib/share.so",
+                                            "A=9"};
+  for (int i = 0; i < 2; ++i) add_granted(environment, granted);
+  EXPECT_EQ(environment.get("PATH"), "/standin:/venv/bin:/usr/bin");
+  EXPECT_EQ(environment.get("LD_PRELOAD"), "/lib/share.so");
+  EXPECT_EQ(environment.get("A"), "9");
 }
 
 TEST(Export, ForgetsTheJobItRunsIn) {

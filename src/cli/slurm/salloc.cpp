@@ -113,7 +113,7 @@ int run_salloc(int argc, char** argv) {
   auto environment = caller.environment;
   forget_job(environment);
   for (const auto& variable : job->environment) environment.set(variable);
-  for (const auto& variable : held->answer().environment) environment.set(variable);
+  add_granted(environment, held->answer().environment);
   environment.unset("ENVIRONMENT");
   const auto end = run_command(words, environment, job->work_dir, voice);
   held->finish(end);

@@ -58,9 +58,7 @@ Environment step_environment(const OptionSet& options, const Caller& caller,
                              const std::vector<const api::Allocation*>& answers,
                              std::int64_t ntasks) {
   auto environment = export_environment(caller.environment, options.maybe("export")).environment;
-  for (const auto* answer : answers) {
-    for (const auto& variable : answer->environment) environment.set(variable);
-  }
+  for (const auto* answer : answers) add_granted(environment, answer->environment);
   const auto& last = *answers.back();
   const auto tasks = fmt::format("{}", ntasks);
   const auto step = fmt::format("{}", last.step_id.value_or(0));
