@@ -17,12 +17,21 @@ Cluster machine(int gpus) {
   return *Cluster::create({node});
 }
 
+Shape shape_of(const Cluster& cluster, GpuRequest gpus) {
+  Request request;
+  request.gpus = std::move(gpus);
+  request.cpus = kOneCpu;
+  return *cluster.shape(request);
+}
 Shape whole(const Cluster& cluster, std::int64_t count) {
-  return *cluster.shape({.gpus = GpuRequest{.count = count}, .cpus = kOneCpu});
+  GpuRequest gpus;
+  gpus.count = count;
+  return shape_of(cluster, gpus);
 }
 Shape share(const Cluster& cluster, std::int64_t gigabytes) {
-  return *cluster.shape(
-      {.gpus = GpuRequest{.what = Amounts{.memory = gib(gigabytes)}}, .cpus = kOneCpu});
+  GpuRequest gpus;
+  gpus.what = Amounts{gib(gigabytes), std::nullopt};
+  return shape_of(cluster, gpus);
 }
 
 class ScheduleTest : public testing::Test {
@@ -143,7 +152,8 @@ RC_GTEST_PROP(Schedule, BackfillNeverDelaysTheReservation, ()) {
                                 .order = number,
                                 .shape = shape,
                                 .time_limit = minutes(length)},
-                      .minutes_left = length});
+                      .minutes_left = length,
+                      .use = std::nullopt});
     }
     std::vector<QueueEntry> queue;
     std::vector<RunningEntry> running;
