@@ -55,7 +55,9 @@ class Pass {
   // Where the entry may start now without delaying the reservation.
   std::optional<Placement> start(const QueueEntry& entry) {
     const Millis length = entry.time_limit.value_or(kForever);
-    const bool over_in_time = !reservation_ || length <= reservation_->in;
+    // An unlimited job is never over in time, not even before another one's imagined end.
+    const bool over_in_time =
+        !reservation_ || (entry.time_limit && *entry.time_limit <= reservation_->in);
     // Room only shrinks within a pass: what failed once fails again.
     if (full_.contains(entry.shape)) return std::nullopt;
     if (!over_in_time && delaying_.contains(entry.shape)) return std::nullopt;
