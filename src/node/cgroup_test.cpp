@@ -105,7 +105,7 @@ TEST_F(RealCgroups, FreezeAndThaw) {
 TEST_F(RealCgroups, LimitMemoryAndSayWhoWasKilled) {
   const auto paths = cgroups_->create(group_, {.memory = mib(20)});
   ASSERT_TRUE(paths);
-  const auto pid = spawn(shell("exec tail -c 100M /dev/zero", *paths));
+  const auto pid = spawn(shell("exec tail -n 1 /dev/zero", *paths));
   ASSERT_TRUE(pid);
   EXPECT_EQ(wait_for(*pid), 128 + SIGKILL);
   const auto usage = cgroups_->usage(group_);

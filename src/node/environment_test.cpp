@@ -36,7 +36,10 @@ struct Example {
     job.ntasks = 2;
     job.cpus = 4;
     job.memory = 2048 * kMiB;
-    job.gpus = {{.index = 0, .uuid = "GPU-aa"}, {.index = 1, .uuid = "GPU-bb"}};
+    job.gpus.resize(2);
+    job.gpus[0].uuid = "GPU-aa";
+    job.gpus[1].index = 1;
+    job.gpus[1].uuid = "GPU-bb";
     spec.ntasks = 2;
     spec.cpus_per_task = 2;
     spec.memory = 2048 * kMiB;

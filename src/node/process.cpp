@@ -112,7 +112,15 @@ std::string boot_id() {
 }
 
 std::optional<std::string> environment_of(Pid pid, std::string_view name) {
-  const auto text = read_proc(fmt::format("/proc/{}/environ", pid.value()).c_str());
+  const auto path = fmt::format("/proc/{}/environ", pid.value());
+  auto text = read_proc(path.c_str());
+  // In the middle of an exec a process has none for a moment; a thread of the kernel never has.
+  for (int tries = 0; text && text->empty() && tries < 3; ++tries) {
+    const auto process = read_process(pid);
+    if (!process || process->state == 'Z' || process->parent == Pid(2) || pid == Pid(2)) break;
+    sleep_ms(1);
+    text = read_proc(path.c_str());
+  }
   if (!text) return std::nullopt;
   for (const auto variable : split(*text, '\0')) {
     if (variable.size() > name.size() && variable.starts_with(name) &&
@@ -192,7 +200,13 @@ Killed kill_tree(const Search& search, Millis patience) {
   std::vector<ProcessRef> seen;
   for (long pause = 1;; pause = std::min(pause * 2, 20L)) {
     auto left = find_processes(search);
-    if (left.empty()) return killed;
+    if (left.empty()) {
+      // Looked at once more: a mark can be out of sight while its process execs.
+      if (seen.empty() || search.mark.empty()) return killed;
+      sleep_ms(5);
+      left = find_processes(search);
+      if (left.empty()) return killed;
+    }
     // Stopped first, until there is nobody new: what is stopped cannot fork.
     for (int round = 0; round < 10; ++round) {
       signal_processes(left, SIGSTOP);

@@ -87,6 +87,7 @@ TEST_F(Spawn, DiesWithItsParentWhereAsked) {
   const pid_t parent = fork();
   if (parent == 0) {
     static_cast<void>(spawn(spec_));
+    testing::eventually([&] { return output().ends_with('\n'); });
     _exit(0);
   }
   waitpid(parent, nullptr, 0);

@@ -213,15 +213,16 @@ TEST_F(Stepd, SendsTheEarlySignalToTheShell) {
 }
 
 TEST_F(Stepd, SendsTheEarlySignalToTheStepsAlone) {
-  launch_.time_limit_ms = 60'000;
-  launch_.signal = EarlySignal{.number = SIGUSR1, .before_s = 60, .batch_only = false};
-  // Due at once; a step is what has SLURM_STEP_ID.
+  // Due after two seconds; a step is what has SLURM_STEP_ID.
   launch_.time_limit_ms = 62'000;
+  launch_.signal = EarlySignal{.number = SIGUSR1, .before_s = 60, .batch_only = false};
   const auto record = run(
       "trap 'echo shell' USR1\n"
       "SLURM_STEP_ID=0 bash -c 'trap \"echo step; exit 0\" USR1; while :; do sleep 0.05; done'\n");
   EXPECT_EQ(record.exit_code, 0);
-  EXPECT_EQ(output(), "step\n");
+  // Its sleep got it too, and bash says so.
+  EXPECT_THAT(output(), HasSubstr("step\n"));
+  EXPECT_THAT(output(), Not(HasSubstr("shell")));
 }
 
 TEST_F(Stepd, CancelsOnCommandAndSaysWhy) {
@@ -259,7 +260,6 @@ TEST_F(Stepd, SuspendsWithoutTheClockAndResumes) {
   start("touch up; while :; do date +%N > beat; sleep 0.02; done");
   ASSERT_TRUE(reached("beat"));
   ASSERT_TRUE(job_.send(SuspendCommand{}));
-  std::string last;
   EXPECT_TRUE(testing::eventually([&] {
     const auto before = testing::read_text(work_ / "beat");
     usleep(300'000);
@@ -442,11 +442,8 @@ TEST_F(Stepd, SaysThatMemoryRanOut) {
   const Group group{JobId(26)};
   const auto paths = cgroups->create(group, {.memory = mib(32)});
   ASSERT_TRUE(paths) << paths.error().message;
-  if (access((paths->folders["memory"] + "/memory.oom_control").c_str(), F_OK) != 0) {
-    GTEST_SKIP() << "no memory controller of v1";
-  }
   launch_.group = *paths;
-  const auto record = run("tail -c 200M /dev/zero | tail -n 1 >/dev/null; exit 1");
+  const auto record = run("tail -n 1 /dev/zero; exit 1");
   EXPECT_EQ(record.reason, EndReason::oom);
   EXPECT_GE(record.oom_kills, 1);
   EXPECT_THAT(output(), HasSubstr("oom_kill event"));

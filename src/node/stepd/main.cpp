@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "node/file.hpp"
 #include "node/launch.hpp"
@@ -48,6 +49,14 @@ Launch read_launch(const std::filesystem::path& directory) {
   const auto launch = launch_from_json(*text);
   if (!launch) refuse("launch.json: " + launch.error().message);
   return *launch;
+}
+
+// For writing too, so that it never ends when the daemon closes its side.
+Fd open_control(const std::filesystem::path& directory) {
+  Fd control(
+      open((directory / kControlFile).c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
+  if (!control) refuse(fmt::format("no control fifo: {}", std::strerror(errno)));
+  return control;
 }
 
 // From here on the daemon can find us, and nobody else starts the job.
@@ -88,11 +97,12 @@ int main(int argc, char** argv) {
   setsid();
   if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) refuse("no subreaper: the kernel is too old");
   if (chdir("/") != 0) refuse("cannot enter /");
+  Fd control = open_control(directory);
   announce(directory);
   lock.reset();
   leave_stdout();
 
-  Supervisor supervisor(launch, directory);
+  Supervisor supervisor(launch, std::move(control));
   const auto record = supervisor.run();
   // A full disk may have room later; the daemon waits for this file and nothing else.
   for (int tries = 0; tries < 600; ++tries) {

@@ -1,6 +1,5 @@
 #include "node/stepd/supervisor.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -15,7 +14,6 @@
 #include <utility>
 
 #include "base/timestamp.hpp"
-#include "node/stepd/files.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -62,8 +60,8 @@ SpawnSpec make_spec(const Launch& launch) {
 
 }  // namespace
 
-Supervisor::Supervisor(Launch launch, std::filesystem::path directory)
-    : launch_(std::move(launch)), directory_(std::move(directory)), spec_(make_spec(launch_)) {
+Supervisor::Supervisor(Launch launch, Fd control)
+    : launch_(std::move(launch)), spec_(make_spec(launch_)), control_(std::move(control)) {
   record_.job_id = launch_.job_id;
   record_.attempt = launch_.attempt;
 }
@@ -77,9 +75,6 @@ ExitRecord Supervisor::run() {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGHUP, SIG_IGN);
   signals_.reset(signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
-  // For writing too, so that it never ends when the daemon closes its side.
-  control_.reset(
-      open((directory_ / kControlFile).c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
   start();
   while (!done()) {
     std::array<pollfd, 3> fds = {pollfd{signals_.get(), POLLIN, 0},

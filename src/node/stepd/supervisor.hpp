@@ -6,7 +6,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -20,7 +19,8 @@ namespace aliquot::node {
 class Supervisor {
  public:
   // This process must be a subreaper, so that whatever the job leaves behind becomes our child.
-  Supervisor(Launch launch, std::filesystem::path directory);
+  // Commands come line by line from control, which never ends.
+  Supervisor(Launch launch, Fd control);
 
   // Blocks SIGCHLD and SIGTERM for good. Returns when nothing of the job is left.
   ExitRecord run();
@@ -49,7 +49,6 @@ class Supervisor {
   [[nodiscard]] bool done() const;
 
   Launch launch_;
-  std::filesystem::path directory_;
   SpawnSpec spec_;
   Fd signals_;
   Fd control_;
