@@ -126,6 +126,7 @@ class Cluster {
     __builtin_prefetch(&states_[node]);
     __builtin_prefetch(&states_[node].jobs_by_gpus);
   }
+  [[nodiscard]] std::size_t gpu_count() const { return gpu_states_.size(); }
   [[nodiscard]] std::size_t model_count() const { return models_.size(); }
   [[nodiscard]] std::optional<NodeIndex> find(std::string_view node) const;
 

@@ -15,8 +15,8 @@ class Aliquot final : public Policy {
   [[nodiscard]] std::string_view name() const override { return "aliquot"; }
 
   bool prepare(const Cluster& cluster) override {
-    if (cluster.size() != priced_nodes_ || cluster.model_count() != priced_models_) {
-      prices_.start(cluster, profile_.empty() ? generic_profile() : profile_);
+    if (cluster.size() != priced_nodes_ || cluster.gpu_count() != priced_gpus_) {
+      prices_.start(cluster, profile_);
     } else {
       const auto free = static_cast<double>(cluster.compute_free().value());
       const auto priced = static_cast<double>(priced_free_.value());
@@ -26,7 +26,7 @@ class Aliquot final : public Policy {
       prices_.update(cluster);
     }
     priced_nodes_ = cluster.size();
-    priced_models_ = cluster.model_count();
+    priced_gpus_ = cluster.gpu_count();
     priced_free_ = cluster.compute_free();
     return true;
   }
@@ -142,7 +142,7 @@ class Aliquot final : public Policy {
   Prices prices_;
   Compute priced_free_;
   std::size_t priced_nodes_ = 0;
-  std::size_t priced_models_ = 0;
+  std::size_t priced_gpus_ = 0;
   std::vector<GpuIndex> open_;
   std::vector<Change> tried_;
 };

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "core/policy/all.hpp"
 #include "core/policy/published.hpp"
 
@@ -16,8 +18,7 @@ class BestFit final : public Policy {
     const auto gpu_left = static_cast<double>(
         gpu_milli_free(cluster, fit.node) -
         gpu_milli_asked(cluster, shape, fit.node, fit.gpus.empty() ? 0 : fit.gpus.front()));
-    return static_cast<int>(100 *
-                            (1 - 0.5 * cpu_left / kNodeCpuMilli - 0.5 * gpu_left / kNodeGpuMilli));
+    return std::trunc(100 * (1 - 0.5 * cpu_left / kNodeCpuMilli - 0.5 * gpu_left / kNodeGpuMilli));
   }
 };
 

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "core/policy/all.hpp"
 #include "core/policy/published.hpp"
 
@@ -20,7 +22,7 @@ class DotProduct final : public Policy {
         gpu_milli_asked(cluster, shape, fit.node, fit.gpus.empty() ? 0 : fit.gpus.front());
     const double gpu =
         part(gpu_milli_free(cluster, fit.node), kNodeGpuMilli) * part(asked, kNodeGpuMilli);
-    return static_cast<int>(100 * (1 - (cpu + gpu) / 2));
+    return std::trunc(100 * (1 - (cpu + gpu) / 2));
   }
 };
 

@@ -60,6 +60,7 @@ class Fgd final : public Policy {
     for (const ProfileEntry& entry : profile_) {
       const auto shape = cluster.shape(entry.request);
       if (!shape) continue;  // a model that this cluster does not have
+      if (!std::isnormal(entry.weight) || entry.weight < 0) continue;
       total += entry.weight;
       const Typical kind{shape->cpus.value(), asked_milli(cluster, *shape), shape->count,
                          shape->models, entry.weight};

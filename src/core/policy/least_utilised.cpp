@@ -28,7 +28,8 @@ class LeastUtilised final : public Policy {
   }
 
  private:
-  static constexpr double kJobsPerNode = 65'536;
+  // Below one job on the GPU: decides only between GPUs alike.
+  static constexpr double kJobsPerNode = 65'536'000;
 
   static double load_of(const Cluster& cluster, NodeIndex node, GpuIndex gpu) {
     const GpuState& state = cluster.gpus(node)[gpu];

@@ -29,6 +29,10 @@ constexpr double kCpuPriceFactor = 0.6;
 constexpr std::size_t kMaxSample = 4'096;
 // Below this part of the cluster, "what is free" is mostly crumbs; plan for at least as much.
 constexpr double kLeastFree = 0.02;
+// A double holds exp(709): the ways to fill a GPU may grow to this power of e before they are
+// counted by a smaller measure.
+constexpr double kMaxLogWays = 500;
+constexpr int kRootSteps = 40;
 
 std::uint32_t to_level(Compute compute) {
   return static_cast<std::uint32_t>(compute.value() / kComputePerLevel);
@@ -48,6 +52,7 @@ void add_product(std::array<double, Prices::kLanes>& sum,
 
 void Prices::start(const Cluster& cluster, const Profile& profile) {
   learn(cluster, profile);
+  if (kinds_.empty()) learn(cluster, generic_profile());
   const std::vector<SampledNode> nodes = sample(cluster);
   const double jobs = expected_jobs(cluster);
   for (int stage = 0; stage < kStages; ++stage) {
@@ -85,7 +90,8 @@ void Prices::learn(const Cluster& cluster, const Profile& profile) {
   double cpus = 0;
   for (const ProfileEntry& entry : profile) {
     const auto shape = cluster.shape(entry.request);
-    if (!shape || shape->kind == Shape::Kind::no_gpu || entry.weight <= 0) continue;
+    if (!shape || shape->kind == Shape::Kind::no_gpu) continue;
+    if (!std::isnormal(entry.weight) || entry.weight < 0) continue;
     // Several shares of one job go to different GPUs: priced as that many jobs.
     const bool shares = shape->kind == Shape::Kind::share;
     const double parts = shares ? shape->count : 1;
@@ -108,6 +114,10 @@ void Prices::learn(const Cluster& cluster, const Profile& profile) {
   }
   for (ModelTable& table : tables_) {
     table.weights.resize(table.sizes.size());
+    table.tame_steps.clear();
+    for (const std::uint32_t size : table.sizes) {
+      table.tame_steps.push_back(std::exp(-kMaxLogWays / levels_ * size));
+    }
     table.fillings.resize(levels_ + 1);
   }
 }
@@ -270,12 +280,14 @@ void Prices::tabulate(Rows which) {
         sum[lane] += member.factor[lane] * discount;
       }
     }
+    set_growth(table);
     std::vector<Wide>& fillings = table.fillings;
     fillings[0].fill(1);
     for (std::size_t level = 1; level <= levels_; ++level) {
-      Wide sum = fillings[level - 1];
+      Wide sum = {};
+      add_product(sum, table.step, fillings[level - 1]);
       for (std::size_t s = 0; s < table.sizes.size() && table.sizes[s] <= level; ++s) {
-        add_product(sum, table.weights[s], fillings[level - table.sizes[s]]);
+        add_product(sum, table.steps[s], fillings[level - table.sizes[s]]);
       }
       fillings[level] = sum;
     }
@@ -283,14 +295,61 @@ void Prices::tabulate(Rows which) {
     for (std::size_t row = 1; row < rows_per_model_; ++row) {
       if (which == Rows::sampled && !table.sampled[row]) continue;
       for (std::size_t lane = 0; lane < kLanes; ++lane) {
-        const double ways = row <= levels_ ? fillings[row][lane]
-                                           : fillings[to_level(limits_[row - levels_ - 1])][lane] +
-                                                 table.whole[lane];
-        rows[row][lane] = static_cast<float>(temperature_ * std::log(ways));
+        const auto level =
+            row <= levels_ ? static_cast<std::uint32_t>(row) : to_level(limits_[row - levels_ - 1]);
+        double ways = fillings[level][lane];
+        if (row > levels_) ways += whole_at(table, level, lane);
+        rows[row][lane] =
+            static_cast<float>(temperature_ * (std::log(ways) + table.growth[lane] * level));
       }
     }
     tabulate_together(static_cast<std::uint8_t>(model));
   }
+}
+
+// The ways to fill a GPU grow by a factor with each level, and with over-commit or very many kinds
+// beyond what a double holds. Where they would, `fillings` counts level by level in units of that
+// factor: the root of "one step, over all sizes, keeps the count".
+void Prices::set_growth(ModelTable& table) const {
+  table.growth = {};
+  table.step.fill(1);
+  table.steps = table.weights;
+  const double tame = kMaxLogWays / levels_;
+  Wide sums;
+  sums.fill(std::exp(-tame));
+  for (std::size_t s = 0; s < table.sizes.size(); ++s) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      sums[lane] += table.weights[s][lane] * table.tame_steps[s];
+    }
+  }
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    if (sums[lane] <= 1) continue;  // no level can grow beyond the limit
+    const auto grows_faster = [&](double growth) {
+      double sum = std::exp(-growth);
+      for (std::size_t s = 0; s < table.sizes.size() && sum <= 1; ++s) {
+        sum += table.weights[s][lane] * std::exp(-growth * table.sizes[s]);
+      }
+      return sum > 1;
+    };
+    double all = 1;
+    for (const Wide& weight : table.weights) all += weight[lane];
+    double low = tame;
+    double high = std::log(all);
+    for (int i = 0; i < kRootSteps; ++i) {
+      const double middle = (low + high) / 2;
+      (grows_faster(middle) ? low : high) = middle;
+    }
+    table.growth[lane] = high;
+    table.step[lane] = std::exp(-high);
+    for (std::size_t s = 0; s < table.sizes.size(); ++s) {
+      table.steps[s][lane] *= std::exp(-high * table.sizes[s]);
+    }
+  }
+}
+
+// The one way that takes the whole GPU, in the measure of its level.
+double Prices::whole_at(const ModelTable& table, std::uint32_t level, std::size_t lane) {
+  return table.whole[lane] * std::exp(-table.growth[lane] * level);
 }
 
 double Prices::several_gain(const Kind& kind, std::uint32_t free, float whole_worth,
@@ -389,8 +448,9 @@ void Prices::spread_model(ModelTable& table) {
   for (std::size_t row = levels_ + 1; row < rows_per_model_; ++row) {
     const std::uint32_t level = to_level(limits_[row - levels_ - 1]);
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      const double each = table.mass[row][lane] / (fillings[level][lane] + table.whole[lane]);
-      table.whole_used[lane] += each * table.whole[lane];
+      const double whole = whole_at(table, level, lane);
+      const double each = table.mass[row][lane] / (fillings[level][lane] + whole);
+      table.whole_used[lane] += each * whole;
       table.mass[level][lane] += each * fillings[level][lane];
     }
   }
@@ -398,11 +458,13 @@ void Prices::spread_model(ModelTable& table) {
     Wide each = table.mass[level];
     if (std::ranges::all_of(each, [](double mass) { return mass == 0; })) continue;
     for (std::size_t lane = 0; lane < kLanes; ++lane) each[lane] /= fillings[level][lane];
-    add_product(table.mass[level - 1], each, fillings[level - 1]);
+    Wide nothing = {};
+    add_product(nothing, table.step, fillings[level - 1]);
+    add_product(table.mass[level - 1], each, nothing);
     for (std::size_t s = 0; s < table.sizes.size() && table.sizes[s] <= level; ++s) {
       const std::size_t rest = level - table.sizes[s];
       Wide moved = {};
-      add_product(moved, table.weights[s], fillings[rest]);
+      add_product(moved, table.steps[s], fillings[rest]);
       add_product(table.mass[rest], moved, each);
       add_product(table.size_used[s], moved, each);
     }

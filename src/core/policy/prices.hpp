@@ -84,10 +84,14 @@ class Prices {
     std::vector<std::size_t> several;  // kinds of several whole GPUs
     std::vector<Wide> weights;         // by size
     Wide whole = {};
-    std::vector<bool> sampled;     // by row: whether a sampled GPU is there
-    std::vector<Wide> fillings;    // by level: the sum over all ways to fill it
-    std::vector<Wide> mass;        // by row: GPUs of the sampled nodes that are there
-    std::vector<Wide> free_nodes;  // by limit and number of free GPUs: nodes that have them
+    std::vector<double> tame_steps;  // by size: what a step shrinks by if growth is just bearable
+    Wide growth = {};                // by how many powers of e a level's measure exceeds the last
+    Wide step = {};                  // from level to level without a job, in that measure
+    std::vector<Wide> steps;         // and with one, by size
+    std::vector<bool> sampled;       // by row: whether a sampled GPU is there
+    std::vector<Wide> fillings;      // by level: the sum over all ways to fill it
+    std::vector<Wide> mass;          // by row: GPUs of the sampled nodes that are there
+    std::vector<Wide> free_nodes;    // by limit and number of free GPUs: nodes that have them
     std::vector<Wide> size_used;
     Wide whole_used = {};
   };
@@ -107,6 +111,8 @@ class Prices {
   void iterate(const std::vector<SampledNode>& nodes, double jobs, int times);
   enum class Rows : std::uint8_t { all, sampled };
   void tabulate(Rows which);
+  void set_growth(ModelTable& table) const;
+  static double whole_at(const ModelTable& table, std::uint32_t level, std::size_t lane);
   void tabulate_together(std::uint8_t model);
   double several_gain(const Kind& kind, std::uint32_t free, float whole_worth,
                       float cpu_price) const;
