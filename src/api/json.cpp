@@ -271,7 +271,11 @@ Result<void> read_struct(const json::value& from, T& to) {
     ++fields;
     if (!result) return;
     const json::value* found = object->if_contains(name);
-    if (found == nullptr || found->is_null()) return;
+    if (found == nullptr) return;
+    if (found->is_null()) {  // absent; in an update that is a change
+      if constexpr (kIsOptional<std::remove_cvref_t<decltype(field)>>) field.reset();
+      return;
+    }
     if (auto done = read(*found, field); !done) {
       result = fail(done.error().code, ".{}{}", name, done.error().message);
     }

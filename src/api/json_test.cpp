@@ -46,6 +46,17 @@ TEST(Json, IgnoresTheUnknownAndKeepsDefaults) {
   EXPECT_FALSE(spec->gres);
 }
 
+TEST(Json, AnUpdateChangesWhatItNamesAndNullTakesAway) {
+  JobSpec spec;
+  spec.name = "old";
+  spec.time_limit_ms = 60'000;
+  spec.gres = "gpu:1";
+  ASSERT_TRUE(update_from_json(spec, R"({"name":"new","time_limit_ms":null})"));
+  EXPECT_EQ(spec.name, "new");
+  EXPECT_FALSE(spec.time_limit_ms);
+  EXPECT_EQ(spec.gres, "gpu:1");
+}
+
 TEST(Json, NamesTheFieldOfTheWrongType) {
   EXPECT_EQ(from_json<JobSpec>(R"({"nice":"much"})").error().message,
             "nice: expected a whole number in range");

@@ -21,6 +21,13 @@ std::string_view first_characters(std::string_view text, std::size_t count) {
   return text;
 }
 
+const std::string& cell(const Row& row, std::size_t index, std::size_t columns) {
+  if (row.size() != columns) std::abort();
+  return row[index];
+}
+
+}  // namespace
+
 void append_cell(std::string& out, std::string_view text, const Column& column, TooLong too_long) {
   const auto length = character_count(text);
   if (column.width == 0) {
@@ -36,13 +43,6 @@ void append_cell(std::string& out, std::string_view text, const Column& column, 
   }
   out += column.suffix;
 }
-
-const std::string& cell(const Row& row, std::size_t index, std::size_t columns) {
-  if (row.size() != columns) std::abort();
-  return row[index];
-}
-
-}  // namespace
 
 std::string render_table(const std::vector<Column>& columns, const std::vector<Row>& rows,
                          const TableLayout& layout) {

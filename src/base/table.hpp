@@ -27,6 +27,11 @@ enum class TooLong {
   plus,  // sacct, sacctmgr: the last character becomes '+'
 };
 
+// One cell as it stands in a line, its column's suffix included: for whoever lays out many rows
+// without building them first.
+void append_cell(std::string& out, std::string_view text, const Column& column,
+                 TooLong too_long = TooLong::cut);
+
 struct TableLayout {
   TooLong too_long = TooLong::cut;
   bool header = true;

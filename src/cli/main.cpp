@@ -1,5 +1,5 @@
-// `aliquot`: reads the command line and runs the command. What each command
-// does is in its own file.
+// `aliquot`: reads the command line and runs the command. What each command does is in its own
+// file.
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <string>
@@ -9,6 +9,7 @@
 #include "cli/commands.hpp"
 #include "cli/console.hpp"
 #include "cli/multicall.hpp"
+#include "cli/view/ours.hpp"
 #include "sim/names.hpp"
 
 namespace aliquot::cli {
@@ -23,8 +24,8 @@ std::string named(const CLI::App& app) {
   return {};
 }
 
-// What is wrong with the command line, in one sentence. The library says only
-// that a command is missing where one was mistyped.
+// What is wrong with the command line, in one sentence. The library says only that a command is
+// missing where one was mistyped.
 std::string describe(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* inner = &app;
   while (!inner->get_subcommands().empty()) inner = inner->get_subcommands().front();
@@ -45,6 +46,7 @@ int run(int argc, char** argv) {
   app.set_help_all_flag("--help-all", "Print the help of every command");
   app.require_subcommand(1);
   Invocation invocation;
+  add_view_commands(app, invocation);
   add_sim(app, invocation);
   try {
     app.parse(argc, argv);

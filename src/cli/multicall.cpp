@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "cli/view/named.hpp"
+
 namespace aliquot::cli {
 namespace {
 
@@ -10,6 +12,11 @@ constexpr auto kCommands = std::to_array<NamedCommand>({
     {"srun", run_srun},
     {"salloc", run_salloc},
     {"scancel", run_scancel},
+    {"squeue", run_squeue},
+    {"sinfo", run_sinfo},
+    {"scontrol", run_scontrol},
+    {"sacct", run_sacct},
+    {"seff", run_seff},
 });
 
 }  // namespace

@@ -1,0 +1,298 @@
+#include "cli/view/job_text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
+
+#include "base/percent.hpp"
+#include "base/size.hpp"
+#include "base/text.hpp"
+#include "base/timestamp.hpp"
+
+namespace aliquot::cli {
+namespace {
+
+using api::JobInfo;
+
+struct State {
+  std::string_view name;
+  std::string_view compact;
+};
+constexpr auto kStates =
+    std::to_array<State>({{"PENDING", "PD"},      {"RUNNING", "R"},        {"SUSPENDED", "S"},
+                          {"COMPLETED", "CD"},    {"CANCELLED", "CA"},     {"FAILED", "F"},
+                          {"TIMEOUT", "TO"},      {"NODE_FAIL", "NF"},     {"PREEMPTED", "PR"},
+                          {"BOOT_FAIL", "BF"},    {"DEADLINE", "DL"},      {"OUT_OF_MEMORY", "OOM"},
+                          {"COMPLETING", "CG"},   {"CONFIGURING", "CF"},   {"RESIZING", "RS"},
+                          {"REVOKED", "RV"},      {"REQUEUED", "RQ"},      {"REQUEUE_FED", "RF"},
+                          {"REQUEUE_HOLD", "RH"}, {"SIGNALING", "SI"},     {"SPECIAL_EXIT", "SE"},
+                          {"STAGE_OUT", "SO"},    {"RESV_DEL_HOLD", "RD"}, {"STOPPED", "ST"}});
+
+// Far beyond any array that Slurm allows: a slip must not fill the memory.
+constexpr std::int64_t kMostElements = 4'000'001;
+
+// One resource of the request: `gpu` 2, `gpu:h100` 2, `mps` 25, `gpumem` 8 GiB, `gpuutil` 50.
+struct Wanted {
+  std::string name;
+  std::string count;
+};
+
+std::string times(std::string_view name, std::string_view count, std::int64_t factor) {
+  if (factor == 1) return std::string(count);
+  if (name == "gpumem") {
+    if (const auto size = parse_size(count)) return format_size(*size * factor);
+  } else if (const auto number = parse_digits(count)) {
+    return fmt::format("{}", *number * factor);
+  }
+  return std::string(count);
+}
+
+// Reads what the engine writes into JobInfo::gres: `gpu:h100:2`, `mps:25`, `--gpu-mem=8G
+// --gpu-share=50% --gpus=2`, `none`.
+std::vector<Wanted> wanted_gpus(std::string_view words) {
+  std::vector<Wanted> wanted;
+  std::int64_t factor = 1;
+  for (const auto word : split(words, ' ')) {
+    if (word.starts_with("--gpu-mem=")) {
+      wanted.push_back({"gpumem", std::string(word.substr(10))});
+    } else if (word.starts_with("--gpu-share=")) {
+      auto share = word.substr(12);
+      if (share.ends_with('%')) share.remove_suffix(1);
+      wanted.push_back({"gpuutil", std::string(share)});
+    } else if (word.starts_with("--gpus=")) {
+      factor = parse_digits(word.substr(word.rfind(':') == word.npos ? 7 : word.rfind(':') + 1))
+                   .value_or(1);
+    } else if (!word.empty() && !word.starts_with('-') && word != "none") {
+      const auto colon = word.rfind(':');
+      const bool counted = colon != word.npos && is_digits(word.substr(colon + 1));
+      wanted.push_back({std::string(counted ? word.substr(0, colon) : word),
+                        std::string(counted ? word.substr(colon + 1) : "1")});
+    }
+  }
+  for (auto& one : wanted) one.count = times(one.name, one.count, factor);
+  return wanted;
+}
+
+std::string base_tres(const JobInfo& job) {
+  auto text = fmt::format("cpu={}", job.cpus);
+  if (job.memory > 0) text += ",mem=" + memory_text(job.memory);
+  text += fmt::format(",node=1,billing={}", job.cpus);
+  return text;
+}
+
+}  // namespace
+
+std::string_view compact_state(std::string_view state) {
+  for (const auto& known : kStates) {
+    if (known.name == state) return known.compact;
+  }
+  return state;
+}
+
+std::optional<std::string_view> find_state(std::string_view word) {
+  for (const auto& known : kStates) {
+    if (equals_ignoring_case(word, known.name) || equals_ignoring_case(word, known.compact)) {
+      return known.name;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string all_states() {
+  std::string names;
+  for (const auto& known : kStates) {
+    if (!names.empty()) names += ',';
+    names += known.name;
+  }
+  return names;
+}
+
+bool is_pending(const JobInfo& job) {
+  return job.state == "PENDING" || job.state == "REQUEUED" || job.state == "REQUEUE_HOLD";
+}
+
+bool is_active(const JobInfo& job) {
+  return job.state == "RUNNING" || job.state == "SUSPENDED" || job.state == "COMPLETING" ||
+         job.state == "CONFIGURING" || job.state == "STOPPED";
+}
+
+bool is_finished(const JobInfo& job) { return !is_pending(job) && !is_active(job); }
+
+bool has_started(const JobInfo& job) {
+  return !is_pending(job) && job.start_ms.has_value() && (is_active(job) || !job.node.empty());
+}
+
+void append_job_id(std::string& out, const JobInfo& job) {
+  const auto end = std::back_inserter(out);
+  if (!job.array_pending.empty()) {
+    fmt::format_to(end, "{}_[{}]", job.array_job_id.value_or(job.id), job.array_pending);
+  } else if (job.array_task_id) {
+    fmt::format_to(end, "{}_{}", job.array_job_id.value_or(job.id), *job.array_task_id);
+  } else {
+    fmt::format_to(end, "{}", job.id);
+  }
+}
+
+std::string job_id_text(const JobInfo& job) {
+  std::string text;
+  append_job_id(text, job);
+  return text;
+}
+
+std::vector<std::int64_t> array_elements(std::string_view pending) {
+  std::vector<std::int64_t> elements;
+  for (const auto part : split(pending.substr(0, pending.find('%')), ',')) {
+    const auto colon = part.find(':');
+    const auto range = part.substr(0, colon);
+    const auto dash = range.find('-');
+    const auto first = parse_digits(range.substr(0, dash));
+    const auto last = dash == range.npos ? first : parse_digits(range.substr(dash + 1));
+    const auto step = colon == part.npos ? 1 : parse_digits(part.substr(colon + 1)).value_or(0);
+    if (!first || !last || step < 1 || *last >= kMostElements) return {};
+    for (auto i = *first; i <= *last; i += step) elements.push_back(i);
+    if (elements.size() > static_cast<std::size_t>(kMostElements)) return {};
+  }
+  return elements;
+}
+
+bool matches_job_id(const JobInfo& job, std::string_view id) {
+  const auto underscore = id.find('_');
+  const auto number = parse_digits(id.substr(0, underscore));
+  if (!number) return false;
+  if (underscore == id.npos) return job.id == *number || job.array_job_id == *number;
+  if (job.array_job_id.value_or(job.id) != *number) return false;
+  const auto task = parse_digits(id.substr(underscore + 1));
+  if (!task) return false;
+  if (job.array_task_id) return job.array_task_id == task;
+  const auto elements = array_elements(job.array_pending);
+  return std::ranges::find(elements, *task) != elements.end();
+}
+
+Millis time_used(const JobInfo& job, WallTime now) {
+  if (!has_started(job)) return Millis(0);
+  auto end = now.ms();
+  if (job.state == "SUSPENDED" && job.suspend_ms) {
+    end = *job.suspend_ms;
+  } else if (job.end_ms &&
+             (is_finished(job) || (job.state == "COMPLETING" && *job.end_ms <= now.ms()))) {
+    end = *job.end_ms;
+  }
+  return Millis(std::max<std::int64_t>(0, end - *job.start_ms - job.suspended_total_ms));
+}
+
+TimeLimit time_limit(const JobInfo& job) {
+  return job.time_limit_ms ? TimeLimit{Millis(*job.time_limit_ms)} : kUnlimited;
+}
+
+std::string requested_tres(const JobInfo& job) {
+  auto text = base_tres(job);
+  for (const auto& [name, count] : wanted_gpus(job.gres)) {
+    if (count == "0") continue;
+    // A typed request counts for the untyped resource as well.
+    if (const auto colon = name.find(':'); colon != name.npos) {
+      text += fmt::format(",gres/{}={}", name.substr(0, colon), count);
+    }
+    text += fmt::format(",gres/{}={}", name, count);
+  }
+  return text;
+}
+
+std::string allocated_tres(const JobInfo& job) {
+  std::map<std::string, std::int64_t> models;
+  std::int64_t whole = 0;
+  for (const auto& gpu : job.gpus) {
+    if (!gpu.whole) continue;
+    ++whole;
+    ++models[gres_type(gpu.model)];
+  }
+  if (whole == 0) return requested_tres(job);
+  auto text = fmt::format("{},gres/gpu={}", base_tres(job), whole);
+  for (const auto& [model, count] : models) text += fmt::format(",gres/gpu:{}={}", model, count);
+  return text;
+}
+
+std::string tres_per_node(const JobInfo& job) {
+  std::string text;
+  for (const auto& [name, count] : wanted_gpus(job.gres)) {
+    fmt::format_to(std::back_inserter(text), "{}gres/{}:{}", text.empty() ? "" : ",", name, count);
+  }
+  return text;
+}
+
+std::string fold_numbers(const std::vector<std::int64_t>& sorted) {
+  std::string text;
+  for (std::size_t i = 0; i < sorted.size();) {
+    auto last = i;
+    while (last + 1 < sorted.size() && sorted[last + 1] == sorted[last] + 1) ++last;
+    if (!text.empty()) text += ',';
+    text += fmt::format("{}", sorted[i]);
+    if (last > i) text += fmt::format("-{}", sorted[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::string gres_type(std::string_view model) {
+  auto type = to_lower(model);
+  for (char& c : type) {
+    if (c == ' ' || c == ',' || c == ':' || c == '(' || c == ')') c = '_';
+  }
+  return type;
+}
+
+std::string gres_detail(const std::vector<api::GpuHold>& gpus) {
+  std::map<std::string, std::vector<std::int64_t>> models;
+  for (const auto& gpu : gpus) models[gres_type(gpu.model)].push_back(gpu.index);
+  std::string text;
+  for (auto& [model, indices] : models) {
+    std::ranges::sort(indices);
+    text += fmt::format("{}gpu:{}:{}(IDX:{})", text.empty() ? "" : ",", model, indices.size(),
+                        fold_numbers(indices));
+  }
+  return text;
+}
+
+std::string gpu_share_text(const JobInfo& job) {
+  std::string text;
+  for (const auto& gpu : job.gpus) {
+    if (!text.empty()) text += ' ';
+    if (gpu.whole) {
+      text += fmt::format("gpu{}:whole", gpu.index);
+    } else {
+      text += fmt::format("gpu{}:{},{}", gpu.index, memory_text(gpu.memory),
+                          format_percent(Compute(gpu.compute)));
+    }
+  }
+  return text;
+}
+
+void append_node_or_reason(std::string& out, const JobInfo& job) {
+  if (is_pending(job) || job.state == "FAILED" || job.state == "TIMEOUT" ||
+      job.state == "OUT_OF_MEMORY" || job.state == "DEADLINE") {
+    out += '(';
+    out += job.reason;
+    out += ')';
+  } else {
+    out += job.node;
+  }
+}
+
+std::string memory_text(std::int64_t bytes, bool convert) {
+  const auto whole_mib = bytes / mib(1).value();
+  if (!convert) return fmt::format("{}M", whole_mib);
+  if (bytes > mib(1).value()) bytes = whole_mib * mib(1).value();
+  return format_size(Bytes(bytes));
+}
+
+std::string exit_code_text(int code, int signal) { return fmt::format("{}:{}", code, signal); }
+
+void append_time(std::string& out, std::optional<std::int64_t> ms, std::string_view otherwise) {
+  if (ms && *ms > 0) {
+    out += format_timestamp(WallTime(*ms));
+  } else {
+    out += otherwise;
+  }
+}
+
+}  // namespace aliquot::cli

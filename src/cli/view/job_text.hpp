@@ -1,0 +1,76 @@
+// How the values of a job are written, the same in squeue, scontrol, sacct and our own commands:
+// states, ids, times and resources in Slurm's words. Text only; nothing here talks to the daemon.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/types.hpp"
+#include "base/slurm_time.hpp"
+#include "base/time.hpp"
+
+namespace aliquot::cli {
+
+// What a value's text depends on beside the record.
+struct ViewContext {
+  WallTime now;
+  bool convert = true;  // --noconvert: memory stays in MiB
+};
+
+// `PD` for `PENDING`; the name itself where Slurm has no short one.
+std::string_view compact_state(std::string_view state);
+// The long name for either, in any case of letters; nothing for no state.
+std::optional<std::string_view> find_state(std::string_view word);
+// Every long name, for messages: `PENDING,RUNNING,…`.
+std::string all_states();
+
+bool is_pending(const api::JobInfo& job);
+// Holds resources: running, suspended, completing.
+bool is_active(const api::JobInfo& job);
+bool is_finished(const api::JobInfo& job);
+// Has begun to run once, whatever became of it.
+bool has_started(const api::JobInfo& job);
+
+// `7`, `7_3` or `7_[1-6%2]`.
+void append_job_id(std::string& out, const api::JobInfo& job);
+std::string job_id_text(const api::JobInfo& job);
+
+// The elements that a record stands for, `1-3,7,9-15:2%2`; empty if it cannot be read, or is cut
+// short.
+std::vector<std::int64_t> array_elements(std::string_view pending);
+
+// True for `7` (the job, or any element of the array 7), `7_3`; ids as users write them.
+bool matches_job_id(const api::JobInfo& job, std::string_view id);
+
+Millis time_used(const api::JobInfo& job, WallTime now);
+TimeLimit time_limit(const api::JobInfo& job);
+
+// `cpu=4,mem=4G,node=1,billing=4,gres/gpu=1`: what it asked for, and what it holds or held.
+std::string requested_tres(const api::JobInfo& job);
+std::string allocated_tres(const api::JobInfo& job);
+// `gres/gpu:1`, `gres/mps:25`, `gres/gpumem:8G,gres/gpuutil:50`; empty: no GPU asked for.
+std::string tres_per_node(const api::JobInfo& job);
+// `gpu:h100:1(IDX:0)`; empty: holds none.
+std::string gres_detail(const std::vector<api::GpuHold>& gpus);
+// A list of numbers as Slurm folds it: `0-2,5`.
+std::string fold_numbers(const std::vector<std::int64_t>& sorted);
+// A GPU's model as the type of a gres: `h100`, `nvidia_h200`.
+std::string gres_type(std::string_view model);
+// What it holds of each GPU, for people: `gpu0:8G,25%`; empty: none.
+std::string gpu_share_text(const api::JobInfo& job);
+
+// In the column NODELIST(REASON).
+void append_node_or_reason(std::string& out, const api::JobInfo& job);
+
+// MiB as Slurm writes memory: `4G`, `20000M`; without converting always in M.
+std::string memory_text(std::int64_t bytes, bool convert = true);
+
+// `3:0`
+std::string exit_code_text(int code, int signal);
+
+void append_time(std::string& out, std::optional<std::int64_t> ms, std::string_view otherwise);
+
+}  // namespace aliquot::cli

@@ -1,0 +1,166 @@
+// `aliquot logs`: what a job wrote, and with -f what it goes on to write until it ends.
+#include <deque>
+#include <memory>
+
+#include "api/json.hpp"
+#include "cli/common.hpp"
+#include "cli/console.hpp"
+#include "cli/interrupts.hpp"
+#include "cli/view/file_tail.hpp"
+#include "cli/view/job_text.hpp"
+#include "cli/view/json_writer.hpp"
+#include "cli/view/ours.hpp"
+#include "cli/view/slurm_command.hpp"
+#include "net/http.hpp"
+
+namespace aliquot::cli {
+namespace {
+
+struct Options {
+  std::string job = "last";
+  bool follow = false;
+  bool json = false;
+};
+
+int refused(const api::ErrorInfo& error) {
+  complain(error.code == kUnreachable ? "no daemon answers: start it with 'aliquot up'"
+                                      : error_text(error));
+  return kFailed;
+}
+
+// The queue forgets a job soon after its end; accounting does not.
+Answer<api::JobInfo> find_job(const std::string& id) {
+  auto daemon = Daemon::connect();
+  if (!daemon) return tl::make_unexpected(daemon.error());
+  auto job = daemon->get<api::JobInfo>("/v1/jobs/" + net::percent_encode(id));
+  if (job || job.error().code == kUnreachable) return job;
+  auto list = daemon->get<api::JobList>("/v1/accounting?id=" +
+                                        net::percent_encode(id.substr(0, id.find('_'))));
+  if (list) {
+    for (auto& one : list->jobs) {
+      if (matches_job_id(one, id)) return std::move(one);
+    }
+  }
+  return tl::make_unexpected(job.error());
+}
+
+std::string absolute(const api::JobInfo& job, const std::string& path) {
+  return path.empty() || path.starts_with('/') ? path : job.work_dir + "/" + path;
+}
+
+// Files from which each is printed, named where there are two.
+class Output {
+ public:
+  void add(const std::string& path) {
+    for (const auto& file : files_) {
+      if (file.path() == path) return;
+    }
+    files_.emplace_back(path);
+  }
+
+  // All there is now. False: nothing was new.
+  bool drain() {
+    bool any = false;
+    for (auto& file : files_) {
+      std::string text;
+      std::string failure;
+      while (file.read(text, failure)) {
+        if (files_.size() > 1 && last_ != &file) {
+          fmt::print("{}==> {} <==\n", last_ == nullptr ? "" : "\n", file.path());
+        }
+        last_ = &file;
+        print(text);
+        text.clear();
+        any = true;
+      }
+      if (!failure.empty() && failure != failure_) {
+        complain(fmt::format("cannot read {}: {}", file.path(), failure));
+        failure_ = failure;
+      }
+    }
+    return any;
+  }
+
+  [[nodiscard]] bool failed() const { return !failure_.empty(); }
+  [[nodiscard]] bool seen() const {
+    for (const auto& file : files_) {
+      if (file.seen()) return true;
+    }
+    return false;
+  }
+
+ private:
+  std::deque<FileTail> files_;
+  const FileTail* last_ = nullptr;
+  std::string failure_;
+};
+
+int print_json(const api::JobInfo& job) {
+  JsonWriter json;
+  json.begin_object().field("job_id", job.id).field("state", job.state);
+  json.field("std_out", absolute(job, job.std_out)).field("std_err", absolute(job, job.std_err));
+  return print(json.end_object().text());
+}
+
+int logs(const Options& options) {
+  if (!is_job_id(options.job)) {
+    complain(
+        fmt::format("'{}' is no job's id: write a number such as 7, 7_3, or last", options.job));
+    return kMisused;
+  }
+  auto job = find_job(options.job);
+  if (!job) return refused(job.error());
+  if (options.json) return print_json(*job);
+  // From now on it is this job, whatever becomes the latest.
+  const auto id = job->array_task_id ? fmt::format("{}_{}", job->array_job_id.value_or(job->id),
+                                                   *job->array_task_id)
+                                     : fmt::format("{}", job->id);
+  Interrupts interrupts;
+  bool told = false;
+  while (options.follow && is_pending(*job)) {
+    if (!told)
+      complain(fmt::format("job {} waits ({}): see 'aliquot why {}'", id, job->reason, id));
+    told = true;
+    if (interrupts.wait(Millis(500))) return kInterrupted;
+    job = find_job(id);
+    if (!job) return refused(job.error());
+  }
+  if (job->std_out.empty()) {
+    complain(is_pending(*job) ? fmt::format("job {} has not started: nothing is written yet", id)
+                              : fmt::format("job {} has no output file that you may see", id));
+    return kFailed;
+  }
+  Output output;
+  output.add(absolute(*job, job->std_out));
+  if (!job->std_err.empty()) output.add(absolute(*job, job->std_err));
+  output.drain();
+  while (options.follow) {
+    const bool ended = is_finished(*job);
+    const bool any = output.drain();
+    if (ended && !any) break;
+    if (interrupts.wait(Millis(ended ? 50 : 250))) return kInterrupted;
+    if (ended) continue;
+    // The daemon may be restarting: the files go on without it.
+    if (auto now = find_job(id)) job = std::move(now);
+  }
+  if (output.failed()) return kFailed;
+  if (!output.seen()) {
+    complain(fmt::format("{} does not exist (any more)", absolute(*job, job->std_out)));
+    return kFailed;
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_logs(CLI::App& parent, Invocation& invocation) {
+  auto* command = parent.add_subcommand("logs", "Print what a job wrote");
+  const auto options = std::make_shared<Options>();
+  command->add_option("job", options->job, "The job's id, or last")->capture_default_str();
+  command->add_flag("-f,--follow", options->follow, "Go on until the job ends");
+  command->add_flag("--json", options->json, "Print the files' names as JSON");
+  command->callback(
+      [&invocation, options] { invocation.run = [options] { return logs(*options); }; });
+}
+
+}  // namespace aliquot::cli

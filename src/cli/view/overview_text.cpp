@@ -1,0 +1,234 @@
+#include "cli/view/overview_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/slurm_time.hpp"
+#include "base/table.hpp"
+#include "base/text.hpp"
+#include "base/timestamp.hpp"
+#include "cli/view/job_text.hpp"
+#include "cli/view/node_text.hpp"
+
+namespace aliquot::cli {
+namespace {
+
+using api::JobInfo;
+
+constexpr std::size_t kMostRows = 12;  // one screen, with what is around them
+
+std::string gib_text(std::int64_t bytes) {
+  constexpr std::int64_t kGib = 1'073'741'824;
+  if (bytes == 0) return "0";
+  if (bytes < kGib) return fmt::format("{}M", bytes / 1'048'576);
+  if (bytes % kGib == 0 || bytes >= 10 * kGib) return fmt::format("{}G", (bytes + kGib / 2) / kGib);
+  return fmt::format("{:.1f}G", static_cast<double>(bytes) / static_cast<double>(kGib));
+}
+
+std::string models_text(const api::ClusterInfo& cluster) {
+  std::map<std::string, int> models;
+  bool simulated = cluster.simulated;
+  for (const auto& gpu : cluster.node.gpus) {
+    ++models[gpu.model];
+    simulated = simulated || gpu.simulated;
+  }
+  std::string text;
+  for (const auto& [model, count] : models) {
+    text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count, model);
+  }
+  if (simulated) text += " (simulated)";
+  return text;
+}
+
+std::int64_t held(const JobInfo& job) {
+  std::int64_t compute = 0;
+  for (const auto& gpu : job.gpus) compute += gpu.whole ? 10'000 : gpu.compute;
+  return compute;
+}
+
+struct Count {
+  std::int64_t running = 0;
+  std::int64_t waiting = 0;
+  std::int64_t gpus = 0;  // 1/10,000
+};
+
+// An array's record stands for many.
+Count count_jobs(const std::vector<JobInfo>& jobs, const Looking& looking, bool mine) {
+  Count count;
+  for (const auto& job : jobs) {
+    if ((job.uid == looking.uid) != mine) continue;
+    if (is_active(job)) {
+      ++count.running;
+      count.gpus += held(job);
+    } else if (is_pending(job)) {
+      const auto elements = array_elements(job.array_pending).size();
+      count.waiting += elements > 0 ? static_cast<std::int64_t>(elements) : 1;
+    }
+  }
+  return count;
+}
+
+std::string my_line(const api::ClusterInfo& cluster, const Count& count, const Looking& looking,
+                    const Paint& paint) {
+  // The limit is the administrator's; without one the machine is.
+  const auto limit = cluster.config.find("MaxGpusPerUser");
+  const auto allowed = limit == cluster.config.end() ? std::nullopt : parse_digits(limit->second);
+  const auto using_text =
+      allowed ? fmt::format("using {}/{} GPUs allowed", gpu_count(count.gpus), *allowed)
+              : fmt::format("using {} of {} GPUs (no limit)", gpu_count(count.gpus),
+                            cluster.node.gpus.size());
+  return fmt::format("{}: {} · {} running, {} waiting\n", looking.user, paint.bold(using_text),
+                     count.running, count.waiting);
+}
+
+std::string my_jobs(const std::vector<JobInfo>& jobs, const Looking& looking) {
+  std::vector<const JobInfo*> mine;
+  for (const auto& job : jobs) {
+    if (job.uid == looking.uid && !is_finished(job)) mine.push_back(&job);
+  }
+  if (mine.empty()) return "";
+  std::ranges::sort(mine, [](const JobInfo* a, const JobInfo* b) {
+    if (is_active(*a) != is_active(*b)) return is_active(*a);
+    return a->id < b->id;
+  });
+  std::vector<Row> rows;
+  for (const auto* job : mine) {
+    if (rows.size() == kMostRows) break;
+    const auto gpus = is_active(*job) ? gpu_share_text(*job) : job->gres;
+    auto where = job->reason_detail.empty() ? job->reason : job->reason_detail;
+    if (is_active(*job)) {
+      where = job->time_limit_ms ? "ends by " + format_timestamp(WallTime(job->end_ms.value_or(
+                                                    *job->start_ms + *job->time_limit_ms)))
+                                 : "no time limit";
+    }
+    rows.push_back({job_id_text(*job), job->name, job->state,
+                    format_duration(time_used(*job, looking.now), TimeStyle::squeue), gpus, where});
+  }
+  auto text = render_table({{"JOB", 12},
+                            {"NAME", 14},
+                            {"STATE", 10},
+                            {"TIME", 10, Align::right, "  "},
+                            {"GPUS", 24},
+                            {"UNTIL / WHY", 0, Align::left, ""}},
+                           rows, {.prefix = "  "});
+  if (mine.size() > rows.size()) {
+    text += fmt::format("  … and {} more: squeue --me\n", mine.size() - rows.size());
+  }
+  return text;
+}
+
+std::string jobs_on(const api::GpuInfo& gpu) {
+  std::string text;
+  for (const auto job : gpu.jobs) text += fmt::format("{}{}", text.empty() ? "" : ",", job);
+  return text.empty() ? "-" : text;
+}
+
+}  // namespace
+
+std::string bar(std::int64_t part, std::int64_t whole) {
+  constexpr std::int64_t kWidth = 10;
+  auto filled =
+      whole <= 0 ? 0 : std::clamp<std::int64_t>((part * kWidth + whole / 2) / whole, 0, kWidth);
+  if (part > 0 && filled == 0) filled = 1;  // something is never shown as nothing
+  return "[" + std::string(static_cast<std::size_t>(filled), '#') +
+         std::string(static_cast<std::size_t>(kWidth - filled), '.') + "]";
+}
+
+std::string gpu_count(std::int64_t compute) {
+  auto text = fmt::format("{}.{:02}", compute / 10'000, compute % 10'000 / 100);
+  while (text.ends_with('0')) text.pop_back();
+  if (text.ends_with('.')) text.pop_back();
+  return text;
+}
+
+std::string format_status(const api::ClusterInfo& cluster, const std::vector<JobInfo>& jobs,
+                          const Looking& looking, const Paint& paint) {
+  const auto& gpus = cluster.node.gpus;
+  const auto used = std::ranges::count_if(gpus, gpu_in_use);
+  const auto free = static_cast<std::ptrdiff_t>(gpus.size()) - used;
+  auto out = fmt::format("{} · {} · {} on {}\n",
+                         paint.bold(fmt::format("GPUs {}/{} in use", used, gpus.size())),
+                         free > 0 ? paint.green(fmt::format("{} free", free)) : paint.red("0 free"),
+                         gpus.empty() ? "no GPU" : models_text(cluster), cluster.node.name);
+  if (node_is_drained(cluster.node)) {
+    out += paint.yellow(fmt::format("{}: {}", cluster.node.state, cluster.node.reason)) + "\n";
+  }
+  for (const auto& gpu : gpus) {
+    const bool foreign = std::ranges::any_of(
+        gpu.processes, [](const api::GpuProcess& process) { return !process.job_id; });
+    out += fmt::format("  gpu{:<2} {} {:>5}/{:<5} {:>4}% busy  jobs {}{}{}\n", gpu.index,
+                       bar(gpu.memory_granted, gpu.memory), gib_text(gpu.memory_granted),
+                       gib_text(gpu.memory), gpu.utilisation / 100, jobs_on(gpu),
+                       gpu.whole ? " (whole)" : "",
+                       foreign ? paint.yellow("  + processes outside the queue") : "");
+  }
+  out += my_line(cluster, count_jobs(jobs, looking, true), looking, paint);
+  out += my_jobs(jobs, looking);
+  const auto others = count_jobs(jobs, looking, false);
+  if (others.running + others.waiting > 0) {
+    out += paint.dim(fmt::format("others: using {} GPUs · {} running, {} waiting",
+                                 gpu_count(others.gpus), others.running, others.waiting)) +
+           "\n";
+  }
+  return out;
+}
+
+std::string format_gpus(const api::ClusterInfo& cluster, const std::vector<JobInfo>& jobs,
+                        const Paint& paint) {
+  if (cluster.node.gpus.empty()) return "no GPU on this machine\n";
+  std::map<std::int64_t, const JobInfo*> by_id;
+  for (const auto& job : jobs) by_id[job.id] = &job;
+  std::string out = paint.bold(fmt::format("{:<5} {:<18} {:<24} {:<24} {:>5}  {}", "GPU", "MODEL",
+                                           "MEMORY", "COMPUTE", "BUSY", "JOBS")) +
+                    "\n";
+  for (const auto& gpu : cluster.node.gpus) {
+    const auto memory = fmt::format("{} {}/{}", bar(gpu.memory_granted, gpu.memory),
+                                    gib_text(gpu.memory_granted), gib_text(gpu.memory));
+    const auto compute = fmt::format("{} {}/{}%", bar(gpu.compute_granted, gpu.compute_limit),
+                                     gpu.compute_granted / 100, gpu.compute_limit / 100);
+    out += fmt::format(
+        "{:<5} {:<18} {:<24} {:<24} {:>4}%  {}{}{}\n", gpu.index,
+        gpu.model + (gpu.simulated ? " (simulated)" : ""), memory, compute, gpu.utilisation / 100,
+        jobs_on(gpu), gpu.whole ? " (whole)" : "",
+        gpu.health.empty() || gpu.health == "ok" ? "" : paint.red(fmt::format(" {}", gpu.health)));
+    for (const auto id : gpu.jobs) {
+      const auto found = by_id.find(id);
+      if (found == by_id.end()) continue;
+      const auto& job = *found->second;
+      for (const auto& hold : job.gpus) {
+        if (hold.index != gpu.index) continue;
+        out += paint.dim(fmt::format("      job {} {} {}: {}", job_id_text(job), job.user, job.name,
+                                     hold.whole
+                                         ? std::string("the whole GPU")
+                                         : fmt::format("{}, {}% of compute", gib_text(hold.memory),
+                                                       gpu_count(hold.compute * 100)))) +
+               "\n";
+      }
+    }
+    for (const auto& process : gpu.processes) {
+      if (process.job_id) continue;
+      out += paint.yellow(fmt::format("      outside the queue: pid {} {} {} {}", process.pid,
+                                      process.user, process.command, gib_text(process.memory))) +
+             "\n";
+    }
+  }
+  return out;
+}
+
+std::string format_why(const api::WhyInfo& why, WallTime now, const Paint& paint) {
+  auto out = paint.bold(fmt::format("job {} is {}", why.job_id, why.state));
+  if (!why.reason.empty() && why.reason != "None") out += fmt::format(" ({})", why.reason);
+  out += "\n";
+  for (const auto& sentence : why.sentences) out += "  " + sentence + "\n";
+  if (why.earliest_start_ms) {
+    const WallTime start(*why.earliest_start_ms);
+    out += fmt::format("  earliest start: {}", format_timestamp(start));
+    if (start > now) out += fmt::format(", in {}", format_duration(start - now, TimeStyle::squeue));
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace aliquot::cli

@@ -1,0 +1,98 @@
+#include "cli/view/overview_text.hpp"
+
+#include <gtest/gtest.h>
+
+#include "cli/view/doctor_checks.hpp"
+#include "cli/view/samples.hpp"
+
+namespace aliquot::cli {
+namespace {
+
+using namespace samples;
+
+const Looking kRoot{0, "root", kNow};
+
+TEST(Overview, ShowsTheStateOfThings) {
+  use_utc();
+  auto info = cluster();
+  info.simulated = true;
+  auto other = running(2, "theirs");
+  other.uid = 1'000;
+  const auto waits = job(4, "big", "Resources");
+  EXPECT_EQ(format_status(info, {running(1, "train"), other, waits}, kRoot, Paint(false)),
+            R"(GPUs 2/4 in use · 2 free · 4 x h100 (simulated) on localhost
+  gpu0  [##########]   80G/80G      0% busy  jobs 1 (whole)
+  gpu1  [##########]   80G/80G      0% busy  jobs 2 (whole)
+  gpu2  [..........]     0/80G      0% busy  jobs -
+  gpu3  [..........]     0/80G      0% busy  jobs -
+root: using 1 of 4 GPUs (no limit) · 1 running, 1 waiting
+  JOB          NAME           STATE            TIME  GPUS                     UNTIL / WHY
+  1            train          RUNNING          0:29  gpu0:whole               ends by 2026-11-15T06:54:06
+  4            big            PENDING          0:00  gpu:1                    Resources
+others: using 1 GPUs · 1 running, 0 waiting
+)");
+}
+
+TEST(Overview, NamesTheLimit) {
+  auto info = cluster();
+  info.config["MaxGpusPerUser"] = "4";
+  auto share = running(1, "share");
+  share.gpus[0].whole = false;
+  share.gpus[0].compute = 2'500;
+  const auto text =
+      format_status(info, {share, running(2, "b"), running(3, "c")}, kRoot, Paint(true));
+  EXPECT_NE(text.find("using 2.25/4 GPUs allowed"), text.npos);
+  EXPECT_NE(text.find("\x1b[1m"), text.npos);
+}
+
+TEST(Overview, ShowsEachGpuAndWhoIsOutsideTheQueue) {
+  auto info = cluster();
+  info.node.gpus.resize(1);
+  info.node.gpus[0].simulated = true;
+  info.node.gpus[0].processes = {{4'711, "eve", "python", gib(2).value(), std::nullopt}};
+  const auto text = format_gpus(info, {running(1, "train")}, Paint(false));
+  EXPECT_EQ(
+      text,
+      "GPU   MODEL              MEMORY                   COMPUTE                   BUSY  JOBS\n"
+      "0     h100 (simulated)   [##########] 80G/80G     [##########] 100/100%       0%  1 "
+      "(whole)\n"
+      "      job 1 root train: the whole GPU\n"
+      "      outside the queue: pid 4711 eve python 2G\n");
+}
+
+TEST(Overview, DrawsBars) {
+  EXPECT_EQ(bar(0, 10), "[..........]");
+  EXPECT_EQ(bar(1, 1'000), "[#.........]");
+  EXPECT_EQ(bar(5, 10), "[#####.....]");
+  EXPECT_EQ(bar(50, 10), "[##########]");
+  EXPECT_EQ(bar(1, 0), "[#.........]");
+  EXPECT_EQ(gpu_count(12'500), "1.25");
+  EXPECT_EQ(gpu_count(10'000), "1");
+}
+
+TEST(Overview, TellsWhy) {
+  use_utc();
+  EXPECT_EQ(format_why({7, "PENDING", "Resources", {"No GPU has 8 GiB free."}, kNow.ms() + 90'000},
+                       kNow, Paint(false)),
+            "job 7 is PENDING (Resources)\n  No GPU has 8 GiB free.\n"
+            "  earliest start: 2026-11-15T06:46:05, in 1:30\n");
+}
+
+TEST(Doctor, SaysWhatToDo) {
+  const auto down =
+      check_daemon(tl::make_unexpected(api::ErrorInfo{std::string(kUnreachable), ""}));
+  EXPECT_FALSE(all_well(down));
+  EXPECT_EQ(format_checks(down, Paint(false)),
+            "fail  daemon             no daemon answers\n"
+            "                         -> start it: aliquot up\n");
+  auto info = cluster();
+  info.node.gpus[0].processes = {{4'711, "eve", "python", 1, std::nullopt}};
+  const auto up = check_daemon(info);
+  EXPECT_TRUE(all_well(up));
+  EXPECT_EQ(up[1].level, Check::Level::warn);
+  EXPECT_EQ(up[1].finding, "1 on GPUs outside the queue, such as pid 4711 of eve on gpu0");
+  EXPECT_NE(checks_json(up).find("\"well\": true"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace aliquot::cli

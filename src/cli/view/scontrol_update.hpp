@@ -1,0 +1,31 @@
+// `scontrol update …`: from `Key=Value` words to the body the daemon takes. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+
+namespace aliquot::cli {
+
+struct JobUpdate {
+  std::vector<std::string> ids;
+  std::string body;  // JSON: the changed fields of a JobSpec
+};
+struct NodeUpdate {
+  std::string name;
+  bool drain = false;  // else resume
+  std::string reason;
+};
+struct Update {
+  // Exactly one of them.
+  std::vector<JobUpdate> jobs;
+  std::vector<NodeUpdate> nodes;
+};
+
+// `now` is for times such as StartTime=now+60.
+Result<Update> parse_update(const std::vector<std::string_view>& words, WallTime now);
+
+}  // namespace aliquot::cli

@@ -1,0 +1,246 @@
+// `aliquot up` and `down`: the daemon of this machine (for root) or of this user. Both say what
+// they did, and doing it twice is no mistake.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "cli/common.hpp"
+#include "cli/console.hpp"
+#include "cli/view/job_text.hpp"
+#include "cli/view/json_writer.hpp"
+#include "cli/view/ours.hpp"
+#include "cli/view/programs.hpp"
+
+namespace aliquot::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Millis kPatience = seconds(20);
+
+struct Options {
+  std::string simulate;
+  std::string state_dir;
+  std::string config;
+  bool json = false;
+};
+
+// Who answers at the socket, as the kernel saw him begin to listen.
+struct Listener {
+  pid_t pid = 0;
+  uid_t uid = 0;
+};
+
+Listener listener_of(const Daemon& daemon) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(daemon.descriptor(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return {};
+  return {peer.pid, peer.uid};
+}
+
+int report(const Options& options, std::string_view did, const Listener& listener,
+           std::string_view text) {
+  if (!options.json) return print(fmt::format("{}\n", text));
+  JsonWriter json;
+  json.begin_object().field("did", did).field("pid", listener.pid).field("text", text);
+  return print(json.end_object().text());
+}
+
+// Where the log of a daemon goes that no system manager looks after.
+std::string log_path() {
+  if (::geteuid() == 0) return "/var/log/aliquotd.log";
+  const char* state = std::getenv("XDG_STATE_HOME");
+  const char* home = std::getenv("HOME");
+  const auto folder = state != nullptr && *state != '\0'
+                          ? std::string(state) + "/aliquot"
+                          : std::string(home == nullptr ? "/tmp" : home) + "/.local/state/aliquot";
+  return folder + "/aliquotd.log";
+}
+
+std::string last_lines(const std::string& path, std::streamoff from) {
+  std::ifstream file(path);
+  file.seekg(from);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  std::string text;
+  const std::size_t first = lines.size() > 5 ? lines.size() - 5 : 0;
+  for (auto i = first; i < lines.size(); ++i) text += "\n  " + lines[i];
+  return text;
+}
+
+std::vector<std::string> command_of(const std::string& program, const Options& options) {
+  std::vector<std::string> command{program};
+  const auto add = [&](const char* option, const std::string& value) {
+    if (value.empty()) return;
+    command.emplace_back(option);
+    command.push_back(value);
+  };
+  add("--simulate", options.simulate);
+  add("--state-dir", options.state_dir);
+  add("--config", options.config);
+  if (const char* socket = std::getenv("ALIQUOT_SOCKET"); socket != nullptr) {
+    add("--socket", socket);
+  }
+  return command;
+}
+
+// The daemon in a session of its own, with nothing of ours but its log.
+pid_t start(const std::vector<std::string>& command, const std::string& log) {
+  std::vector<char*> argv;
+  argv.reserve(command.size() + 1);
+  for (const auto& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  ::setsid();
+  const int nothing = ::open("/dev/null", O_RDONLY);
+  const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  ::dup2(nothing, STDIN_FILENO);
+  ::dup2(file, STDOUT_FILENO);
+  ::dup2(file, STDERR_FILENO);
+  ::close_range(3, ~0U, 0);
+  if (::chdir("/") != 0) ::_exit(126);
+  ::execv(argv[0], argv.data());
+  ::_exit(127);
+}
+
+int up(const Options& options) {
+  if (auto daemon = Daemon::connect()) {
+    const auto listener = listener_of(*daemon);
+    const auto whose =
+        listener.uid == ::geteuid() ? "" : ", started by " + user_name(Uid(listener.uid));
+    return report(options, "nothing", listener,
+                  fmt::format("aliquotd is already running (pid {}{})", listener.pid, whose));
+  }
+  const auto program = find_beside_or_in_path("aliquotd");
+  if (program.empty()) {
+    complain("aliquotd is neither beside this program nor in PATH: install the whole package");
+    return kFailed;
+  }
+  const auto log = options.state_dir.empty() ? log_path() : options.state_dir + "/aliquotd.log";
+  std::error_code error;
+  fs::create_directories(fs::path(log).parent_path(), error);
+  if (error) {
+    complain(fmt::format("cannot make the folder of {}: {}", log, error.message()));
+    return kFailed;
+  }
+  const auto before = fs::file_size(log, error);
+  const auto from = error ? std::streamoff(0) : static_cast<std::streamoff>(before);
+
+  const pid_t child = start(command_of(program, options), log);
+  if (child < 0) {
+    complain(fmt::format("cannot start a process: {}", std::strerror(errno)));
+    return kFailed;
+  }
+  const SystemClock clock;
+  const auto begun = clock.mono();
+  while (clock.mono() - begun < kPatience) {
+    if (auto daemon = Daemon::connect(); daemon && daemon->send("GET", "/v1/cluster")) {
+      const auto listener = listener_of(*daemon);
+      return report(
+          options, "started", listener,
+          fmt::format(
+              "started aliquotd (pid {}) for {}{}; its log is {}", listener.pid,
+              ::geteuid() == 0 ? "this machine" : "you alone",
+              options.simulate.empty() ? "" : ", with simulated GPUs (" + options.simulate + ")",
+              log));
+    }
+    int status = 0;
+    if (::waitpid(child, &status, WNOHANG) == child && status != 0) {
+      complain("aliquotd ended at once: see 'aliquot doctor' and " + log);
+      if (const auto said = last_lines(log, from); !said.empty()) {
+        fmt::print(stderr, "{}\n", said.substr(1));
+      }
+      return kFailed;
+    }
+    ::usleep(20'000);
+  }
+  complain(fmt::format("aliquotd was started (pid {}) but does not answer: see {}", child, log));
+  return kFailed;
+}
+
+bool is_aliquotd(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/comm", pid));
+  std::string name;
+  std::getline(file, name);
+  return name == "aliquotd";
+}
+
+std::size_t running_jobs(Daemon& daemon) {
+  const auto list = daemon.get<api::JobList>("/v1/jobs");
+  std::size_t running = 0;
+  if (list) {
+    for (const auto& job : list->jobs) running += is_active(job) ? 1U : 0U;
+  }
+  return running;
+}
+
+int down(const Options& options) {
+  auto daemon = Daemon::connect();
+  if (!daemon) return report(options, "nothing", {}, "no daemon is running");
+  const auto listener = listener_of(*daemon);
+  if (::geteuid() != 0 && listener.uid != ::geteuid()) {
+    complain(fmt::format("this machine's daemon is {}'s: only they and root may stop it",
+                         user_name(Uid(listener.uid))));
+    return kFailed;
+  }
+  if (!is_aliquotd(listener.pid)) {
+    complain(fmt::format("what answers is not aliquotd but process {}: not stopped", listener.pid));
+    return kFailed;
+  }
+  const auto running = running_jobs(*daemon);
+  if (::kill(listener.pid, SIGTERM) != 0 && errno != ESRCH) {
+    complain(fmt::format("cannot stop aliquotd (pid {}): {}", listener.pid, std::strerror(errno)));
+    return kFailed;
+  }
+  const SystemClock clock;
+  const auto begun = clock.mono();
+  while (::kill(listener.pid, 0) == 0 && is_aliquotd(listener.pid)) {
+    if (clock.mono() - begun > kPatience) {
+      complain(fmt::format("aliquotd (pid {}) does not end: see its log", listener.pid));
+      return kFailed;
+    }
+    ::usleep(20'000);
+  }
+  return report(options, "stopped", listener,
+                running == 0 ? fmt::format("stopped aliquotd (pid {})", listener.pid)
+                             : fmt::format("stopped aliquotd (pid {}); {} running job{} on, and "
+                                           "'aliquot up' takes them over again",
+                                           listener.pid, running, running == 1 ? " goes" : "s go"));
+}
+
+}  // namespace
+
+void add_up(CLI::App& parent, Invocation& invocation) {
+  auto* command = parent.add_subcommand("up", "Start the daemon, for this machine or for you");
+  const auto options = std::make_shared<Options>();
+  command->add_option("--simulate", options->simulate, "Simulated GPUs, e.g. h200:4");
+  command->add_option("--state-dir", options->state_dir, "Where the queue is kept");
+  command->add_option("--config", options->config, "The file with the settings");
+  command->add_flag("--json", options->json, "Print one JSON object");
+  command->callback(
+      [&invocation, options] { invocation.run = [options] { return up(*options); }; });
+}
+
+void add_down(CLI::App& parent, Invocation& invocation) {
+  auto* command = parent.add_subcommand("down", "Stop the daemon; running jobs go on");
+  const auto options = std::make_shared<Options>();
+  command->add_flag("--json", options->json, "Print one JSON object");
+  command->callback(
+      [&invocation, options] { invocation.run = [options] { return down(*options); }; });
+}
+
+}  // namespace aliquot::cli

@@ -1,0 +1,123 @@
+# The viewing commands against a running engine.
+load helper
+
+submit() { sbatch --parsable -o "$work/out.%j" "$@"; }
+state_is() { [[ $(squeue -h -j "$1" -t all -o %T) == "$2" ]]; }
+
+@test "ids that are none" {
+  start_engine
+  run_case squeue_missing "squeue -h -j 99999 -o '%T %B'"
+  run_case squeue_many_ids 'squeue -j 99998,99999; echo rc=$?'
+  run_case scontrol_show_job_missing 'scontrol show job 99999'
+  run_case scontrol_update_bad 'scontrol update JobId=99999 TimeLimit=5:00'
+  run_case sacct_missing 'sacct -j 99999'
+  run_case sinfo_R 'sinfo -R'
+}
+
+@test "a job in every view, from waiting to its end" {
+  start_engine
+  id=$(submit -J look --gres=gpu:1 --wrap 'echo said; sleep 2')
+  eventually state_is "$id" RUNNING
+  run squeue -h -j "$id" -o '%i %j %T %D'
+  [ "$output" = "$id look RUNNING 1" ]
+  run squeue -h --me -o '%i|%t'
+  [ "$output" = "$id|R" ]
+  run scontrol show job "$id"
+  [[ $output == "JobId=$id JobName=look"*"JobState=RUNNING Reason=None"*"TresPerNode=gres/gpu:1"* ]]
+  run sinfo -h -o '%t'
+  [ "$output" = mix ]
+  run "$ALIQUOT_BIN/aliquot" status
+  [ "$status" -eq 0 ]
+  [[ $output == *"GPUs 1/4 in use"*"simulated"*look* ]]
+  run "$ALIQUOT_BIN/aliquot" gpus
+  [[ $output == *"(simulated)"* ]]
+  run "$ALIQUOT_BIN/aliquot" why "$id"
+  [ "$status" -eq 0 ]
+  run timeout 20 "$ALIQUOT_BIN/aliquot" logs -f last
+  [ "$status" -eq 0 ]
+  [ "$output" = said ]
+  eventually state_is "$id" COMPLETED
+  run squeue -h -j "$id"
+  [ "$status" -eq 0 ]
+  [ "$output" = "" ]
+  run sacct -X -n -P -j "$id" -o jobid,jobname,state,exitcode
+  [ "$output" = "$id|look|COMPLETED|0:0" ]
+  run sacct -n -P -j "$id" -o jobid
+  [ "$output" = "$id"$'\n'"$id.batch" ]
+  run seff "$id"
+  [ "$status" -eq 0 ]
+  [[ $output == "Job ID: $id"*"State: COMPLETED (exit code 0)"*"GPU Share: "* ]]
+}
+
+@test "hold, release, change and requeue" {
+  start_engine
+  id=$(submit -H -J held --wrap 'sleep 30')
+  run squeue -h -j "$id" -o '%r'
+  [ "$output" = JobHeldUser ]
+  scontrol update JobId="$id" TimeLimit=5:00 Name=renamed
+  run squeue -h -j "$id" -o '%j %l'
+  [ "$output" = "renamed 5:00" ]
+  scontrol release "$id"
+  eventually state_is "$id" RUNNING
+  run scontrol wait_job "$id"
+  [ "$status" -eq 0 ]
+  run scontrol write batch_script "$id" -
+  [[ $output == "#!/bin/sh"*"sleep 30"* ]]
+  scontrol requeuehold "$id"
+  held() { [[ $(squeue -h -j "$id" -o '%T %r') == "PENDING JobHeld"* ]]; }
+  eventually held
+  run scancel "$id"
+}
+
+@test "an array is one line until it is asked for element by element" {
+  start_engine
+  id=$(submit -H -a 1-6%2 -J arr --wrap true)
+  run squeue -h -o %i
+  [ "$output" = "${id}_[1-6%2]" ]
+  run squeue -h -r -o %i
+  [ "${#lines[@]}" -eq 6 ]
+  [ "${lines[0]}" = "${id}_1" ]
+}
+
+@test "a drained node says why" {
+  start_engine
+  node=$(sinfo -h -o %n)
+  scontrol update nodename="$node" state=drain reason='bad gpu 2'
+  run sinfo -h -o '%t %E'
+  [ "$output" = "drain bad gpu 2" ]
+  run sinfo -R -h
+  [[ $output == "bad gpu 2 "* ]]
+  scontrol update nodename="$node" state=resume
+  run sinfo -h -o %t
+  [ "$output" = idle ]
+}
+
+@test "JSON is JSON" {
+  start_engine
+  python=$(command -v python3) || skip "no python3 to read it with"
+  submit -J look --wrap true >/dev/null
+  local line
+  for line in 'squeue --json' 'sinfo --json' 'sacct --json' 'scontrol --json show job' 'seff --json last' \
+    'aliquot status --json' 'aliquot gpus --json' 'aliquot why --json last' 'aliquot doctor --json' 'aliquot logs --json last'; do
+    [[ $line != aliquot* ]] || line=$ALIQUOT_BIN/$line
+    $line | "$python" -c 'import json,sys; json.load(sys.stdin)' || { echo "$line" >&2; return 1; }
+  done
+}
+
+@test "up and down, once and again" {
+  [[ $ENGINE == local ]] || skip "ours alone"
+  [[ -x $ALIQUOT_BIN/aliquotd ]] || skip "aliquotd is not built"
+  run "$ALIQUOT_BIN/aliquot" up --simulate h100:2 --state-dir "$work/state" 3>&-
+  [ "$status" -eq 0 ]
+  [[ $output == "started aliquotd (pid "*"simulated GPUs (h100:2)"* ]]
+  run "$ALIQUOT_BIN/aliquot" up
+  [ "$status" -eq 0 ]
+  [[ $output == "aliquotd is already running"* ]]
+  run sinfo -h -o %G
+  [ "$output" = gpu:h100:2 ]
+  run "$ALIQUOT_BIN/aliquot" down
+  [ "$status" -eq 0 ]
+  [[ $output == "stopped aliquotd"* ]]
+  run "$ALIQUOT_BIN/aliquot" down
+  [ "$output" = "no daemon is running" ]
+}
