@@ -73,7 +73,7 @@ TEST_F(Spawn, SetsUmaskLimitsSessionAndPid) {
                   {.resource = RLIMIT_CORE, .soft = 0, .hard = 0}};
   spec_.pid_variable = "MY_PID";
   EXPECT_EQ(run("umask; ulimit -n; ulimit -c; [ $MY_PID = $$ ] && echo pid; "
-                "[ $(ps -o sid= -p $$) = $$ ] && echo session"),
+                "[ $(cut -d' ' -f6 /proc/$$/stat) = $$ ] && echo session"),
             0);
   EXPECT_EQ(output(), "0077\n100\n0\npid\nsession\n");
   struct stat info {};

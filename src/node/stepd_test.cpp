@@ -425,12 +425,12 @@ TEST_F(Stepd, KeepsScriptAndEnvironmentFromOthers) {
 TEST_F(Stepd, RunsInsideItsGroup) {
   const auto cgroups = open_cgroups("aliquot-test");
   if (!cgroups->available()) GTEST_SKIP() << cgroups->capabilities();
-  const Group group{JobId(26)};
+  const Group group{JobId(getpid())};  // tests run side by side
   const auto paths = cgroups->create(group, {.memory = mib(64)});
   ASSERT_TRUE(paths) << paths.error().message;
   launch_.group = *paths;
   const auto record = run("cat /proc/self/cgroup; (setsid sleep 300 &); sleep 0.1");
-  EXPECT_THAT(output(), HasSubstr("/aliquot-test/job_26"));
+  EXPECT_THAT(output(), HasSubstr(fmt::format("/aliquot-test/job_{}", getpid())));
   EXPECT_GE(record.leftovers, 1);
   EXPECT_TRUE(group_processes(*paths).empty());
   EXPECT_TRUE(cgroups->remove(group));
@@ -439,7 +439,7 @@ TEST_F(Stepd, RunsInsideItsGroup) {
 TEST_F(Stepd, SaysThatMemoryRanOut) {
   const auto cgroups = open_cgroups("aliquot-test");
   if (!cgroups->available()) GTEST_SKIP() << cgroups->capabilities();
-  const Group group{JobId(26)};
+  const Group group{JobId(getpid())};  // tests run side by side
   const auto paths = cgroups->create(group, {.memory = mib(32)});
   ASSERT_TRUE(paths) << paths.error().message;
   launch_.group = *paths;
