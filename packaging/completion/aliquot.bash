@@ -5,7 +5,7 @@ _aliquot() {
   COMPREPLY=()
 
   if [[ $COMP_CWORD -eq 1 ]]; then
-    words="sim --help --help-all --version"
+    words="sim --help --version"
   elif [[ $command == sim && $COMP_CWORD -eq 2 ]]; then
     words="replay shell generate policies --help"
   elif [[ $command == sim ]]; then

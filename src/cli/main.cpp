@@ -43,7 +43,6 @@ std::string describe(const CLI::App& app, const CLI::ParseError& error) {
 int run(int argc, char** argv) {
   CLI::App app("Shares GPUs: a job gets exactly the part it asked for.", "aliquot");
   app.set_version_flag("--version", "aliquot " ALIQUOT_VERSION);
-  app.set_help_all_flag("--help-all", "Print the help of every command");
   app.require_subcommand(1);
   Invocation invocation;
   add_view_commands(app, invocation);
