@@ -28,17 +28,17 @@ _aliquot() {
         ;;
       *)
         case $sub in
-          replay) words="--nodes --pods --policy --seeds --arrived --overcommit --scale --jobs --expected --workload --json --help" ;;
-          generate) words="--nodes --pods --seed --nodes-count --pods-count --share --multi --cpu-only --spec --help" ;;
+          replay) words="--nodes --pods --policy --seeds --arrived --overcommit --scale --jobs --expected --workload --json --help --help-all" ;;
+          generate) words="--nodes --pods --seed --nodes-count --pods-count --share --multi --cpu-only --spec --help --help-all" ;;
           shell)
-            words="--echo --help"
+            words="--echo --help --help-all"
             if [[ $cur != -* ]]; then
               compopt -o filenames 2>/dev/null
               mapfile -t COMPREPLY < <(compgen -f -- "$cur")
               return
             fi
             ;;
-          policies) words="--help" ;;
+          policies) words="--help --help-all" ;;
         esac
         ;;
     esac

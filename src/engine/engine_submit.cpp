@@ -247,8 +247,8 @@ Answer<Job> Engine::check(const Caller& caller, api::JobSpec spec) {
   info.std_in = job.spec.std_in.value_or("");
   info.submit_host = job.spec.submit_host;
   info.dependency = core::format_dependencies(job.dependencies);
-  if (job.spec.hold || job.spec.priority == 0)
-    job.hold = is_admin(caller) ? Hold::admin : Hold::user;
+  // Whoever submits it held holds it as its user, root too: so Slurm says.
+  if (job.spec.hold || job.spec.priority == 0) job.hold = Hold::user;
   return job;
 }
 

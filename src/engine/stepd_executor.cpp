@@ -72,13 +72,18 @@ Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
   if (spec.login_environment) {
     user = node::merge(node::login_environment(identity).environment, user);
   }
-  const node::JobContext context{.job = job,
-                                 .spec = spec,
-                                 .cluster = options_.cluster,
-                                 .mark = order.mark,
-                                 .home = identity.home,
-                                 .shell = identity.shell,
-                                 .standin = options_.standin};
+  node::JobContext context{.job = job,
+                           .spec = spec,
+                           .cluster = options_.cluster,
+                           .mark = order.mark,
+                           .home = identity.home,
+                           .shell = identity.shell,
+                           .standin = options_.standin};
+  // The submitted environment is kept apart from the spec, and says where it was submitted from.
+  constexpr std::string_view kSubmitDir = "SLURM_SUBMIT_DIR=";
+  for (const std::string& variable : order.payload.environment) {
+    if (variable.starts_with(kSubmitDir)) context.submit_dir = variable.substr(kSubmitDir.size());
+  }
   const node::JobDirectory directory = folder(JobId(job.id));
   TRY(directory.write_script(order.payload.script, identity.uid, identity.gid));
 

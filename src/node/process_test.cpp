@@ -83,7 +83,9 @@ TEST(Process, MarksAreUniqueAndFound) {
 
 TEST(Process, KillsWhatForksAllTheTime) {
   const auto mark = make_mark(JobId(8));
-  const auto pid = spawn(shell("f() { sleep 0.01; f & }; for i in 1 2 3; do f & done; wait", mark));
+  const auto pid = spawn(shell(
+      "f() { sleep 0.01; [ $1 -eq 0 ] || f $(($1 - 1)) & }; for i in 1 2 3; do f 900 & done; wait",
+      mark));
   ASSERT_TRUE(pid);
   usleep(100'000);
   EXPECT_TRUE(kill_tree({.mark = mark}, seconds(30)).all_gone);

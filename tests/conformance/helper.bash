@@ -23,7 +23,12 @@ setup() {
 }
 
 teardown() {
-  [[ -n ${daemon:-} ]] && kill "$daemon" 2>/dev/null && wait "$daemon" 2>/dev/null
+  if [[ -n ${daemon:-} ]]; then
+    # Jobs outlive their daemon, so they go first.
+    scancel --me --state=PENDING,RUNNING,SUSPENDED 2>/dev/null
+    kill "$daemon" 2>/dev/null && wait "$daemon" 2>/dev/null
+    pkill -KILL -f "aliquot-stepd $work/" 2>/dev/null
+  fi
   cd / && rm -rf "${work:?}"
 }
 
@@ -31,7 +36,7 @@ teardown() {
 start_engine() {
   [[ $ENGINE == local ]] || return 0
   [[ -x $ALIQUOT_BIN/aliquotd ]] || skip "aliquotd is not built"
-  "$ALIQUOT_BIN/aliquotd" --simulate h100:4 --state-dir "$work/state" --socket "$ALIQUOT_SOCKET" \
+  "$ALIQUOT_BIN/aliquotd" --foreground --simulate h100:4 --state-dir "$work/state" --socket "$ALIQUOT_SOCKET" \
     >"$work/aliquotd.log" 2>&1 3>&- &
   daemon=$!
   local i

@@ -95,6 +95,7 @@ state_is() { [[ $(squeue -h -j "$1" -t all -o %T) == "$2" ]]; }
 @test "JSON is JSON" {
   start_engine
   python=$(command -v python3) || skip "no python3 to read it with"
+  "$ALIQUOT_BIN/aliquot" status --json | "$python" -c 'import json,sys; assert json.load(sys.stdin)["jobs"] == []'
   submit -J look --wrap true >/dev/null
   local line
   for line in 'squeue --json' 'sinfo --json' 'sacct --json' 'scontrol --json show job' 'seff --json last' \

@@ -39,10 +39,11 @@ Answer<Overview> ask() {
   return Overview{std::move(*cluster), std::move(*list)};
 }
 
-// {"cluster": …, "jobs": […]}
+// {"cluster": …, "jobs": […]}; an empty list is left out of its own JSON.
 std::string overview_json(const Overview& overview) {
   return "{\"cluster\":" + api::to_json(overview.cluster) + "," +
-         api::to_json(overview.list).substr(1) + "\n";
+         (overview.list.jobs.empty() ? "\"jobs\":[]}" : api::to_json(overview.list).substr(1)) +
+         "\n";
 }
 
 int status(bool json) {
