@@ -1,5 +1,7 @@
 #include "engine/store.hpp"
 
+#include <fmt/format.h>
+
 #include <SQLiteCpp/SQLiteCpp.h>
 
 #include <map>
@@ -236,8 +238,8 @@ Result<void> Store::drop_steps(JobId id) {
 
 Result<std::vector<Job>> Store::load_live() {
   return guarded([&]() -> Result<std::vector<Job>> {
-    auto& query = database_->prepared(std::string("SELECT ") + kJobColumns +
-                                      " FROM jobs WHERE over = 0 ORDER BY id");
+    auto& query = database_->prepared(
+        fmt::format("SELECT {} FROM jobs WHERE over = 0 ORDER BY id", kJobColumns));
     std::vector<Job> jobs;
     while (query.executeStep()) jobs.push_back(TRY(read_job(query)));
     return jobs;
@@ -246,8 +248,7 @@ Result<std::vector<Job>> Store::load_live() {
 
 Result<Job> Store::load(JobId id) {
   return guarded([&]() -> Result<Job> {
-    auto& query =
-        database_->prepared(std::string("SELECT ") + kJobColumns + " FROM jobs WHERE id = ?");
+    auto& query = database_->prepared(fmt::format("SELECT {} FROM jobs WHERE id = ?", kJobColumns));
     query.bind(1, id.value());
     if (!query.executeStep()) return fail(Error::Code::not_found, "there is no job {}", id);
     return read_job(query);
