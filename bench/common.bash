@@ -13,4 +13,4 @@ have_published() { [[ -r $nodes && -r $data/fgd_expected.csv ]]; }
 pods_of() { echo "$data/openb_pod_list_$1.csv"; }
 
 # `number "decisions_per_second" <json`: the first number of that name.
-number() { grep -o "\"$1\": [0-9.]*" | head -n 1 | grep -o '[0-9.]*$'; }
+number() { grep -oE "\"$1\": [0-9][0-9.]*" | head -n 1 | grep -oE '[0-9.]+$'; }

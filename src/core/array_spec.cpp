@@ -63,8 +63,7 @@ Result<ArraySpec> parse_array(std::string_view text) {
     TRY(parse_part(part, array.tasks));
   }
   std::ranges::sort(array.tasks);
-  const auto repeats = std::ranges::unique(array.tasks);
-  array.tasks.erase(repeats.begin(), repeats.end());
+  array.tasks.erase(std::unique(array.tasks.begin(), array.tasks.end()), array.tasks.end());
   if (array.tasks.size() > kMaxArraySize) {
     return fail(Error::Code::out_of_range, "an array has at most {} elements", kMaxArraySize);
   }
