@@ -356,7 +356,8 @@ double Prices::several_gain(const Kind& kind, std::uint32_t free, float whole_wo
                             float cpu_price) const {
   const double one = kind.value - kind.price - kind.cpus * static_cast<double>(cpu_price) -
                      kind.gpus * static_cast<double>(whole_worth);
-  return one * (free / kind.gpus) / (kTogetherFactor * temperature_);
+  const std::uint32_t jobs = free / kind.gpus;
+  return one * jobs / (kTogetherFactor * temperature_);
 }
 
 void Prices::tabulate_together(std::uint8_t model) {
