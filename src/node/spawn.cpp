@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 
 #include "node/cgroup_file.hpp"
@@ -29,6 +30,14 @@ struct Word {
 };
 
 constexpr int kLastSignal = 64;
+
+// What rt_sigaction takes; struct sigaction is glibc's.
+struct KernelSigaction {
+  void* handler;
+  std::uintptr_t flags;
+  void* restorer;
+  std::uint64_t mask;
+};
 constexpr std::size_t kNumberSize = 24;
 
 // All the child needs, made before it exists: between fork and exec nothing may allocate, because
@@ -82,10 +91,13 @@ void tell(const Plan& plan, std::initializer_list<const char*> parts) {
   if (writev(STDERR_FILENO, pieces.data(), static_cast<int>(n)) < 0) return;  // nobody to tell
 }
 
+// The system call itself: glibc's sigaction refuses the two signals it keeps for its threads, and a
+// program that ignores every signal it can leaves those two ignored in all its descendants.
 void reset_signals() {
-  struct sigaction action {};
-  action.sa_handler = SIG_DFL;
-  for (int signal = 1; signal <= kLastSignal; ++signal) sigaction(signal, &action, nullptr);
+  const KernelSigaction action{};  // SIG_DFL, no flags, no mask
+  for (int signal = 1; signal <= kLastSignal; ++signal) {
+    syscall(SYS_rt_sigaction, signal, &action, nullptr, sizeof action.mask);
+  }
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
