@@ -17,6 +17,7 @@ struct DaemonOptions {
   std::filesystem::path state;
   std::filesystem::path stepd;    // the program aliquot-stepd
   std::filesystem::path standin;  // the folder of the stand-in's libraries
+  std::string commands;           // the folder of sbatch, srun, …; empty: there is none
 };
 
 // Serves until SIGTERM or SIGINT. Jobs go on without it. `ready` is called once it listens.

@@ -78,7 +78,9 @@ Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
                            .mark = order.mark,
                            .home = identity.home,
                            .shell = identity.shell,
-                           .standin = options_.standin};
+                           .standin = options_.standin,
+                           .commands = options_.commands,
+                           .socket = options_.socket};
   // The submitted environment is kept apart from the spec, and says where it was submitted from.
   constexpr std::string_view kSubmitDir = "SLURM_SUBMIT_DIR=";
   for (const std::string& variable : order.payload.environment) {
@@ -220,7 +222,9 @@ Result<std::vector<std::string>> StepdExecutor::admit(const StartOrder& order, n
                                        .spec = order.spec,
                                        .cluster = options_.cluster,
                                        .mark = order.mark,
-                                       .standin = options_.standin});
+                                       .standin = options_.standin,
+                                       .commands = options_.commands,
+                                       .socket = options_.socket});
 }
 
 Result<std::vector<std::string>> StepdExecutor::admit_step(const StepOrder& order) {
@@ -233,7 +237,9 @@ Result<std::vector<std::string>> StepdExecutor::admit_step(const StepOrder& orde
                                  .spec = order.spec,
                                  .cluster = options_.cluster,
                                  .mark = order.mark,
-                                 .standin = options_.standin},
+                                 .standin = options_.standin,
+                                 .commands = options_.commands,
+                                 .socket = options_.socket},
                                 {.step = order.step,
                                  .ntasks = order.step_spec.ntasks,
                                  .cpus_per_task = order.step_spec.cpus_per_task});

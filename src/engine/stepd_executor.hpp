@@ -32,6 +32,8 @@ namespace aliquot::engine {
 struct StepdOptions {
   std::filesystem::path jobs;   // <state>/jobs
   std::filesystem::path stepd;  // the program
+  std::string commands;         // the folder of sbatch, srun, …, for the jobs
+  std::string socket;           // ours, for the same
   std::string cluster;
   std::string node;
   Millis kill_wait;

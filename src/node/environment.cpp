@@ -223,24 +223,33 @@ void add_rank(const JobContext& context, Builder* set) {
   (*set)("SLURM_TOPOLOGY_ADDR_PATTERN", "node");
 }
 
-// Where the stand-in's libraries and programs are found before any others.
-Environment standin_environment(const JobContext& context, const Environment& user) {
-  if (!context.standin) return {};
-  auto variables = gpu::environment(*context.standin);
-  const auto front = [&](std::string_view name, std::string_view otherwise) {
+// NAME=folder:the rest, without the folder where it was before: a job inside a job has it already.
+std::string in_front(const Environment& user, std::string_view name, const std::string& folder,
+                     std::string_view otherwise) {
+  auto value = fmt::format("{}={}", name, folder);
+  const auto before = get(user, name).value_or(otherwise);
+  if (before.empty()) return value;
+  for (const auto part : split(before, ':')) {
+    if (part != folder) value.append(":").append(part);
+  }
+  return value;
+}
+
+// Where our commands, and the stand-in's libraries and programs, are found before any others.
+Environment found_first(const JobContext& context, const Environment& user) {
+  constexpr std::string_view kPath = "PATH";
+  constexpr std::string_view kUsual = "/usr/local/bin:/usr/bin:/bin";
+  Environment variables;
+  if (!context.socket.empty()) variables.push_back("ALIQUOT_SOCKET=" + context.socket);
+  Environment path = user;
+  if (context.standin) {
     const auto folder = context.standin->directory.string();
-    const auto before = get(user, name).value_or(otherwise);
-    auto value = std::string(name) + "=" + folder;
-    // A job inside a job has it in front already.
-    if (before == folder || before.starts_with(folder + ":")) {
-      value = std::string(name).append("=").append(before);
-    } else if (!before.empty()) {
-      value.append(":").append(before);
-    }
-    variables.push_back(std::move(value));
-  };
-  front(kLibraryPath, "");
-  front("PATH", "/usr/local/bin:/usr/bin:/bin");
+    variables = merge(variables, gpu::environment(*context.standin));
+    variables.push_back(in_front(user, kLibraryPath, folder, ""));
+    path = {in_front(path, kPath, folder, kUsual)};
+  }
+  if (!context.commands.empty()) path = {in_front(path, kPath, context.commands, kUsual)};
+  if (context.standin || !context.commands.empty()) variables = merge(variables, path);
   return variables;
 }
 
@@ -300,15 +309,14 @@ Environment batch_environment(const JobContext& context, const Environment& user
   add_rank(context, &ours);
 
   auto all = merge(defaults.take(), without_ours(user));
-  all = merge(all, standin_environment(context, all));
+  all = merge(all, found_first(context, all));
   return merge(merge(all, ours.take()), context.extra);
 }
 
 Environment allocation_environment(const JobContext& context) {
   Builder ours;
   add_job(context, &ours);
-  return merge(merge(standin_environment(context, context.spec.environment), ours.take()),
-               context.extra);
+  return merge(merge(found_first(context, context.spec.environment), ours.take()), context.extra);
 }
 
 Environment step_environment(const JobContext& context, const StepContext& step) {

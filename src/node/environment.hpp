@@ -33,6 +33,10 @@ struct JobContext {
   std::string home = {};  // set where the user's own environment lacks them
   std::string shell = {};
   std::optional<gpu::StandIn> standin = {};  // when the GPUs are simulated
+  // The folder where sbatch, srun, … are ours, and the daemon's socket: what a script runs by
+  // these names is meant for the engine that runs the script.
+  std::string commands = {};
+  std::string socket = {};
   Environment extra = {};                    // of the enforcement, MPS, …; wins over all
 };
 

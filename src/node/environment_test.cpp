@@ -176,6 +176,20 @@ TEST(BatchEnvironment, FindsTheStandIn) {
   EXPECT_FALSE(get(batch_environment(example.context(), {}), "LD_LIBRARY_PATH"));
 }
 
+TEST(BatchEnvironment, FindsOurCommandsFirst) {
+  Example example;
+  auto context = example.context();
+  context.commands = "/opt/commands";
+  context.socket = "/run/s";
+  const auto environment = batch_environment(context, {"PATH=/usr/bin:/opt/commands:/bin"});
+  EXPECT_EQ(get(environment, "PATH"), "/opt/commands:/usr/bin:/bin");
+  EXPECT_EQ(get(environment, "ALIQUOT_SOCKET"), "/run/s");
+  context.standin = gpu::StandIn{"/opt/standin", "h200:4", "/tmp/state", false};
+  const auto once = batch_environment(context, environment);
+  EXPECT_EQ(get(once, "PATH"), "/opt/commands:/opt/standin:/usr/bin:/bin");
+  EXPECT_EQ(get(batch_environment(context, once), "PATH"), get(once, "PATH"));
+}
+
 TEST(BatchEnvironment, WhatEnforcementSetsWins) {
   const Example example;
   auto context = example.context();

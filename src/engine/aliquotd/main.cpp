@@ -184,6 +184,7 @@ int run(int argc, char** argv) {
       {"aliquot-stepd", "../libexec/aliquot/aliquot-stepd", "../lib/aliquot/aliquot-stepd"},
       "/usr/libexec/aliquot/aliquot-stepd");
   options.standin = find_part({"../standin", "../lib/aliquot/standin"}, "/usr/lib/aliquot/standin");
+  options.commands = find_part({"../libexec/aliquot/commands"}, "");
 
   int ready = -1;
   if (!foreground) {
