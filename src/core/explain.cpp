@@ -222,7 +222,7 @@ class Explainer {
         const auto held = device_here.memory - state_here.memory_free;
         return fmt::format("lacks {} of memory: {} {} {} of its {}",
                            human(gpu.lack.memory_missing, Round::up), holders, hold,
-                           human(held, Round::up), human(device_here.memory, Round::down));
+                           human(held, Round::down), human(device_here.memory, Round::down));
       }
       case Lack::compute:
         return fmt::format("lacks {} of compute: {} {} all but {}",
@@ -230,7 +230,7 @@ class Explainer {
                            format_percent(state_here.compute_free));
       case Lack::foreign:
         return fmt::format("has processes outside every job, which hold {} of its {}",
-                           human(state_here.foreign_memory, Round::up),
+                           human(state_here.foreign_memory, Round::down),
                            human(device_here.memory, Round::down));
     }
     return "does not fit";

@@ -216,7 +216,7 @@ TEST(Explain, NamesOnlyTheFirstOfManyJobs) {
             "gpu0 on n1 is shared by jobs 1, 2, 3, 4, 5 and 4 more.");
   EXPECT_EQ(
       why(ledger, "--gpu-mem=3G").sentences[1],
-      "gpu0 on n1 lacks 996 MiB of memory: jobs 1, 2, 3, 4, 5 and 4 more hold 22 GiB of its 24 "
+      "gpu0 on n1 lacks 996 MiB of memory: jobs 1, 2, 3, 4, 5 and 4 more hold 21.9 GiB of its 24 "
       "GiB.");
 }
 
