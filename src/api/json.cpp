@@ -327,16 +327,32 @@ Result<void> read(const json::value& from, T& to) {
 
 }  // namespace
 
+JobListWriter::JobListWriter(std::size_t expected) : text_("{\"jobs\":[") {
+  constexpr std::size_t kUsualJob = 400;
+  text_.reserve(64 + expected * kUsualJob);
+}
+
+void JobListWriter::add(const JobInfo& job) {
+  if (!std::exchange(first_, false)) text_ += ',';
+  write<Style::sparse>(text_, job);
+}
+
+std::string JobListWriter::take() {
+  text_ += "]}";
+  return std::move(text_);
+}
+
 template <class T>
 std::string to_json(const T& value) {
-  std::string out;
   if constexpr (std::same_as<T, JobList>) {
-    out.reserve(64 + value.jobs.size() * 768);
-    write<Style::sparse>(out, value);
+    JobListWriter list(value.jobs.size());
+    for (const JobInfo& job : value.jobs) list.add(job);
+    return list.take();
   } else {
+    std::string out;
     write<Style::full>(out, value);
+    return out;
   }
-  return out;
 }
 
 template <class T>

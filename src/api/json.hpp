@@ -27,4 +27,16 @@ struct JobList {
   std::vector<JobInfo> jobs;
 };
 
+// The same text as to_json(JobList), job by job, without a list of all of them in memory.
+class JobListWriter {
+ public:
+  explicit JobListWriter(std::size_t expected);
+  void add(const JobInfo& job);
+  std::string take();
+
+ private:
+  std::string text_;
+  bool first_ = true;
+};
+
 }  // namespace aliquot::api

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <malloc.h>
 #include <sched.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
@@ -25,6 +26,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/text.hpp"
 #include "engine/api_server.hpp"
@@ -218,9 +220,11 @@ class Daemon {
           engine_->observe_failure();
         }
         settle();
+        // What a long queue took goes back to the machine when the last job is over.
+        const bool busy = engine_->live() > 0;
+        if (std::exchange(was_busy_, busy) && !busy) ::malloc_trim(0);
         const Settings& settings = options_.settings;
-        const Millis wait =
-            engine_->live() > 0 ? settings.sample_interval : settings.idle_sample_interval;
+        const Millis wait = busy ? settings.sample_interval : settings.idle_sample_interval;
         sampling_.expires_after(std::chrono::milliseconds(wait.value()));
         sampling_.async_wait([this](error_code error) {
           if (!error) sample();
@@ -238,6 +242,7 @@ class Daemon {
   asio::signal_set signals_;
   asio::steady_timer due_;
   asio::steady_timer sampling_;
+  bool was_busy_ = false;
   bool settling_ = false;
   StepdExecutor executor_;
   std::unique_ptr<Engine> engine_;
@@ -286,6 +291,8 @@ Result<void> run_daemon(const DaemonOptions& options, const std::function<void()
   Machine machine = find_machine(settings, gpus, devices->simulated());
   StepdOptions stepd{.jobs = options.state / "jobs",
                      .stepd = options.stepd,
+                     .commands = options.commands,
+                     .socket = options.socket,
                      .cluster = settings.cluster,
                      .node = machine.name,
                      .kill_wait = settings.kill_wait,

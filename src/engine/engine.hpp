@@ -140,8 +140,9 @@ class Engine final : public ExecutorEvents {
   void on_lost(JobId job, std::int64_t attempt) override;
 
   // --- engine_view
-  Answer<std::vector<api::JobInfo>> list(const Caller& caller, const std::string& id,
-                                         const std::string& user);
+  // Everything in the queue or lately over, as JSON (api::JobList): the queue may be long, and no
+  // copy of it is made.
+  Answer<std::string> list(const Caller& caller, const std::string& id, const std::string& user);
   Answer<api::JobInfo> show(const Caller& caller, const std::string& id);
   Answer<std::string> script(const Caller& caller, const std::string& id);
   void wait(const Caller& caller, const std::string& id, Ended ended);
@@ -215,7 +216,6 @@ class Engine final : public ExecutorEvents {
   [[nodiscard]] bool owns(const Caller& caller, const api::JobInfo& job) const;
 
   // engine_view
-  [[nodiscard]] api::JobInfo shown(const Caller& caller, const Job& job) const;
   void redact(const Caller& caller, api::JobInfo& info) const;
 
   void set_state(Job& job, core::JobState state);

@@ -17,6 +17,7 @@ namespace {
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 class FakeUsers final : public Users {
  public:
@@ -177,7 +178,10 @@ TEST_F(EngineTest, OthersSeeButDoNotTouch) {
   ASSERT_TRUE(seen);
   EXPECT_EQ(seen->user, "u1000");
   EXPECT_EQ(seen->command + seen->work_dir + seen->std_out, "");
-  EXPECT_EQ(engine->list(other, "", "")->front().work_dir, "");
+  const auto listed = engine->list(other, "", "").value();
+  EXPECT_THAT(listed, HasSubstr("u1000"));
+  EXPECT_THAT(listed, Not(HasSubstr("secret.sh")));
+  EXPECT_THAT(engine->list({Uid(1000)}, "", "").value(), HasSubstr("secret.sh"));
   EXPECT_EQ(engine->script(other, id).error().error.code, "ESLURM_ACCESS_DENIED");
   EXPECT_EQ(engine->cancel(other, id, {}).error().error.code, "ESLURM_ACCESS_DENIED");
   EXPECT_EQ(engine->requeue(other, id, false).error().error.code, "ESLURM_ACCESS_DENIED");

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "api/json.hpp"
 #include "core/explain.hpp"
 #include "core/placement.hpp"
 #include "engine/engine.hpp"
@@ -19,14 +20,8 @@ void Engine::redact(const Caller& caller, api::JobInfo& info) const {
   info.comment.clear();
 }
 
-api::JobInfo Engine::shown(const Caller& caller, const Job& job) const {
-  api::JobInfo info = job.info;
-  redact(caller, info);
-  return info;
-}
-
-Answer<std::vector<api::JobInfo>> Engine::list(const Caller& caller, const std::string& id,
-                                               const std::string& user) {
+Answer<std::string> Engine::list(const Caller& caller, const std::string& id,
+                                 const std::string& user) {
   if (const auto fine = admit(caller); !fine) return tl::make_unexpected(fine.error());
   AccountingQuery query;
   query.only_over = true;
@@ -40,18 +35,29 @@ Answer<std::vector<api::JobInfo>> Engine::list(const Caller& caller, const std::
       return refuse(404, "ESLURM_INVALID_JOB_ID", "there is no job " + id);
     }
   }
-  std::vector<api::JobInfo> jobs = require_value(store_.query(query, false));
-  std::erase_if(jobs, [&](const api::JobInfo& job) { return !user.empty() && job.user != user; });
-  for (api::JobInfo& job : jobs) redact(caller, job);
+  auto over = require_value(store_.query(query, false));
+  api::JobListWriter list(over.size() + jobs_.size());
+  for (api::JobInfo& job : over) {
+    if (!user.empty() && job.user != user) continue;
+    redact(caller, job);
+    list.add(job);
+  }
   for (const auto& [live, job] : jobs_) {
     if (!user.empty() && job.info.user != user) continue;
     if (query.id && job.info.id != *query.id && job.info.array_job_id != *query.id) continue;
-    jobs.push_back(shown(caller, job));
     const auto steps = steps_.find(live);
-    if (steps == steps_.end()) continue;
-    for (const auto& [number, step] : steps->second) jobs.back().steps.push_back(step);
+    if (owns(caller, job.info) && steps == steps_.end()) {
+      list.add(job.info);
+      continue;
+    }
+    api::JobInfo shown = job.info;
+    redact(caller, shown);
+    if (steps != steps_.end()) {
+      for (const auto& [number, step] : steps->second) shown.steps.push_back(step);
+    }
+    list.add(shown);
   }
-  return jobs;
+  return list.take();
 }
 
 Answer<api::JobInfo> Engine::show(const Caller& caller, const std::string& id) {

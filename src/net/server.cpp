@@ -113,6 +113,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // An idle connection costs a descriptor and no timer, and may stay for days.
   void wait_for_request() {
     if (buffer_.size() > 0) return read_request();
+    buffer_.shrink_to_fit();
     socket_.async_wait(Local::socket::wait_read, [self = shared_from_this()](error_code error) {
       if (error) return self->close();
       self->read_request();
@@ -120,6 +121,8 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void read_request() {
+    // Beast reads as much as there is room for: a job with its environment comes in one go.
+    buffer_.reserve(16U << 10U);
     parser_.emplace();
     parser_->header_limit(64U << 10U);
     parser_->body_limit(server_->options.body_limit);
