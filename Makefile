@@ -3,7 +3,7 @@ JOBS ?= $(shell nproc)
 export JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test bench fuzz soak tidy format clean update-shell-tests deps-build deps-test deps-all
+.PHONY: help build run stop bundle test bench fuzz soak tidy format clean update-shell-tests deps-build deps-test deps-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' Makefile
@@ -12,8 +12,15 @@ build: deps-build ## build the release in build/release
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS)
 
-run: build ## install what is missing, build, and run the main job
+run: build ## install what is missing, build, start the engine and run the tutorial
 	@tools/run
+
+stop: ## stop the engine that make run left running
+	@tools/run stop
+
+bundle: build ## make build/bundle/aliquot-*: a folder that runs on a machine where nothing can be installed
+	@tools/install-deps bundle
+	@tools/bundle
 
 test: deps-all ## install what is missing, build everything, run every test
 	@tools/run-tests
