@@ -32,7 +32,7 @@ class DaemonTest : public testing::Test {
     fs::permissions(folder_, fs::perms(0711));
     std::ofstream(folder_ + "/aliquot.toml")
         << "[jobs]\nkill_wait = 1\n[monitor]\ninterval = 1\n[schedule]\npolicy = "
-           "\"least-occupied\"\n";
+           "\"least-occupied\"\n[node]\ncpus = 256\n";
     start();
   }
   ~DaemonTest() override {
@@ -167,6 +167,41 @@ TEST_F(DaemonTest, CancelsAndTimesOut) {
   EXPECT_EQ(info.reason, "TimeLimit");
   EXPECT_EQ(post("/v1/jobs/1/cancel").status, 409);
   EXPECT_EQ(post("/v1/jobs/77/cancel").status, 404);
+}
+
+// A class that submits at once: it spreads evenly, and no GPU is promised more than it has.
+TEST_F(DaemonTest, ABurstOfSharesIsSpreadEvenlyWithinTheMemory) {
+  constexpr int kJobs = 200;
+  auto share = spec("sleep 60");
+  share.gpu_mem = "2G";
+  for (int i = 0; i < kJobs; ++i) submit(share);
+  const auto jobs_of_gpus = [&] {
+    std::vector<std::size_t> counts;
+    const auto cluster = get<api::ClusterInfo>("/v1/cluster").value();
+    for (const auto& gpu : cluster.node.gpus) {
+      EXPECT_LE(gpu.memory_granted, gpu.memory);
+      counts.push_back(gpu.jobs.size());
+    }
+    return counts;
+  };
+  EXPECT_EQ(jobs_of_gpus(), std::vector<std::size_t>(4, kJobs / 4));
+  for (int id = 1; id <= kJobs; ++id) post("/v1/jobs/" + std::to_string(id) + "/cancel");
+
+  // More than fits: now memory is what counts, at every moment.
+  std::mt19937 random(1);
+  std::int64_t last = 0;
+  for (int i = 0; i < kJobs; ++i) {
+    auto big = spec("sleep 0." + std::to_string(random() % 5));
+    big.gpu_mem = std::to_string(5 + random() % 60) + "G";
+    last = submit(big);
+    if (i % 5 == 0) jobs_of_gpus();
+  }
+  for (int i = 0; i < 3000 && busy(); ++i) {
+    jobs_of_gpus();
+    std::this_thread::sleep_for(20ms);
+  }
+  EXPECT_EQ(wait(last).state, "COMPLETED");
+  EXPECT_EQ(jobs_of_gpus(), std::vector<std::size_t>(4, 0));
 }
 
 TEST_F(DaemonTest, AnAllocationEndsWithItsConnection) {
