@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/text.hpp"
+#include "core/request_parse.hpp"
 #include "engine/engine.hpp"
 #include "node/output_path.hpp"
 
@@ -23,13 +25,16 @@ std::string signal_reason(int number) {
 }
 
 void end_step_record(api::StepInfo& step, WallTime now, const api::StepEnd& end) {
+  const bool cancelled = step.state == "CANCELLED";
   step.end_ms = now.ms();
   step.exit_code = end.exit_code;
   step.exit_signal = end.exit_signal;
   step.user_cpu_ms = end.user_cpu_ms;
   step.system_cpu_ms = end.system_cpu_ms;
   step.max_rss = end.max_rss;
-  step.state = end.exit_code == 0 && end.exit_signal == 0 ? "COMPLETED" : "FAILED";
+  step.state = cancelled                                    ? "CANCELLED"
+               : end.exit_code == 0 && end.exit_signal == 0 ? "COMPLETED"
+                                                            : "FAILED";
 }
 
 }  // namespace
@@ -108,7 +113,8 @@ void Engine::start(Job& job, core::Placement placement) {
                               .start_ms = now.ms(),
                               .end_ms = std::nullopt,
                               .ntasks = 1,
-                              .cpus = job.info.cpus}));
+                              .cpus = job.info.cpus,
+                              .gpus = {}}));
   }
   actions_.push_back([this, id = job.id()] {
     Job* started = find(id);
@@ -245,7 +251,8 @@ void Engine::remember_use(Job& job, const node::ExitRecord& record) {
                             .cpus = info.cpus,
                             .user_cpu_ms = record.user_cpu_ms,
                             .system_cpu_ms = record.system_cpu_ms,
-                            .max_rss = record.max_rss}));
+                            .max_rss = record.max_rss,
+                            .gpus = {}}));
 }
 
 void Engine::on_ended(const node::ExitRecord& record) {
@@ -340,15 +347,65 @@ void Engine::enforce_times() {
   const WallTime now = clock_.wall();
   std::vector<JobId> over;
   std::vector<JobId> gone;
+  std::vector<JobId> late;
   for (const auto& [id, client] : clients_) {
     const Job* job = find(id);
-    if (job == nullptr || job->state != core::JobState::running) continue;
+    if (job == nullptr) continue;
+    if (job->state == core::JobState::pending && client.start_by && *client.start_by <= now) {
+      late.push_back(id);
+    }
+    if (job->state != core::JobState::running) continue;
     const auto left = time_left(*job);
     if (left && *left <= Millis(0)) over.push_back(id);
     if (client.reattach_by && *client.reattach_by <= now) gone.push_back(id);
   }
   for (const JobId id : over) end_processes(jobs_.at(id), Ending::timeout);
   for (const JobId id : gone) hang_up(id);
+  for (const JobId id : late) {
+    const Granted granted = std::exchange(clients_.at(id).granted, nullptr);
+    finish(jobs_.at(id), core::JobState::cancelled, std::string(core::reason::kNone));
+    if (!granted) continue;
+    actions_.push_back(
+        [granted] { granted(refuse(409, "ESLURM_NODES_BUSY", "there was no room in time")); });
+  }
+}
+
+// Taken in the job's order, and those of other steps that asked for theirs left alone.
+Answer<Engine::StepGpus> Engine::choose_gpus(const Job& job, const api::StepSpec& spec) const {
+  if (!spec.gres && !spec.gpus && !spec.gpus_per_node && !spec.gpus_per_task) return StepGpus();
+  const auto request = core::parse_gpu_options({.gres = spec.gres,
+                                                .gpus = spec.gpus,
+                                                .gpus_per_node = spec.gpus_per_node,
+                                                .gpus_per_task = spec.gpus_per_task,
+                                                .tasks = spec.ntasks});
+  if (!request) return refuse(400, "ESLURM_INVALID_GRES", request.error().message);
+  std::vector<api::GpuHold> chosen;
+  if (!*request) return StepGpus(chosen);
+  const auto& wanted = **request;
+  std::int64_t fitting = 0;
+  for (const api::GpuHold& gpu : job.info.gpus) {
+    if (!wanted.models.empty() &&
+        std::ranges::find(wanted.models, to_lower(gpu.model)) == wanted.models.end()) {
+      continue;
+    }
+    ++fitting;
+    const auto steps = steps_.find(job.id());
+    const bool taken = !spec.overlap && steps != steps_.end() &&
+                       std::ranges::any_of(steps->second, [&](const auto& step) {
+                         const auto& theirs = step.second.gpus;
+                         return std::ranges::find(theirs, gpu.uuid) != theirs.end();
+                       });
+    if (!taken && std::ssize(chosen) < wanted.count) chosen.push_back(gpu);
+  }
+  if (fitting < wanted.count) {
+    return refuse(
+        400, "ESLURM_INVALID_GRES",
+        fmt::format("the step wants {} GPUs, the job has {} of them", wanted.count, fitting));
+  }
+  if (std::ssize(chosen) < wanted.count) {
+    return refuse(409, "ESLURM_NODES_BUSY", "other steps have the job's GPUs");
+  }
+  return StepGpus(std::move(chosen));
 }
 
 Answer<api::Allocation> Engine::begin_step(const Caller& caller, const std::string& id,
@@ -371,8 +428,11 @@ Answer<api::Allocation> Engine::begin_step(const Caller& caller, const std::stri
                   fmt::format("the step wants {} CPUs, the job has {}",
                               spec.cpus_per_task * spec.ntasks, job.info.cpus));
   }
+  if (const auto fine = check_shown(spec.name); !fine) return tl::make_unexpected(fine.error());
+  const auto gpus = choose_gpus(job, spec);
+  if (!gpus) return tl::make_unexpected(gpus.error());
   const std::int64_t number = next_step_[job.id()]++;
-  const StepOrder order{job.info, job.spec, job.mark, number, spec, caller.pid};
+  const StepOrder order{job.info, job.spec, job.mark, number, spec, caller.pid, caller.uid, *gpus};
   auto environment = executor_.admit_step(order);
   if (!environment) return refuse(500, "ESLURM_JOB_LAUNCH", environment.error().message);
   api::StepInfo step{.job_id = job.info.id,
@@ -382,7 +442,11 @@ Answer<api::Allocation> Engine::begin_step(const Caller& caller, const std::stri
                      .start_ms = clock_.wall().ms(),
                      .end_ms = std::nullopt,
                      .ntasks = spec.ntasks,
-                     .cpus = spec.ntasks * spec.cpus_per_task};
+                     .cpus = spec.ntasks * spec.cpus_per_task,
+                     .gpus = {}};
+  if (*gpus) {
+    for (const api::GpuHold& gpu : **gpus) step.gpus.push_back(gpu.uuid);
+  }
   require(store_.save_step(step));
   steps_[job.id()][number] = std::move(step);
   return api::Allocation{job.info.id, number, *environment, job.info};
@@ -445,7 +509,7 @@ void Engine::hang_up(JobId id) {
     job->info.cancelled_by = job->info.uid;
     return finish(*job, core::JobState::cancelled, job->info.reason);
   }
-  if (job->state == core::JobState::completing) return;
+  if (job->state == core::JobState::completing || job->spec.detached) return;
   end_processes(*job, Ending::none);
 }
 
@@ -462,6 +526,16 @@ void Engine::hang_up_step(JobId id, std::int64_t number) {
 
 Result<void> Engine::recover() {
   last_id_ = TRY(store_.last_id());
+  if (const auto note = TRY(store_.note(std::string(kDrainNote)))) {
+    const auto words = aliquot::split(*note, ' ');
+    Drained drained;
+    if (words.size() >= 3) {
+      drained.since_ms = parse_digits(words[0]).value_or(0);
+      drained.uid = static_cast<std::uint32_t>(parse_digits(words[1]).value_or(0));
+      drained.reason = note->substr(words[0].size() + words[1].size() + 2);
+    }
+    drained_ = std::move(drained);
+  }
   std::vector<Job> live = TRY(store_.load_live());
   const core::Node& node = ledger_.cluster().node(0);
   for (Job& loaded : live) {
@@ -498,11 +572,12 @@ Result<void> Engine::recover() {
       if (!step.end_ms) steps_[id][number] = std::move(step);
     }
     if (!job.spec.batch) {
-      clients_[id] = {.granted = nullptr,
-                      .pid = {},
-                      .attached = false,
-                      .end = std::nullopt,
-                      .reattach_by = clock_.wall() + kReattach};
+      clients_[id] = {
+          .granted = nullptr,
+          .pid = {},
+          .attached = false,
+          .end = std::nullopt,
+          .reattach_by = job.spec.detached ? std::optional<WallTime>() : clock_.wall() + kReattach};
     }
   }
   for (auto& [id, job] : jobs_) {
