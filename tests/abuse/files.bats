@@ -18,7 +18,9 @@ fails_on_files() {
     id=$(as games sbatch --parsable -o out "$option" "$work/news/x" --wrap 'touch ran')
     fails_on_files "$id"
   done
-  [ ! -e /etc/aliquot-abuse ] && [ ! -e "$work/news/x" ] && [ ! -e "$work/state/x" ]
+  [ ! -e /etc/aliquot-abuse ]
+  [ ! -e "$work/news/x" ]
+  [ ! -e "$work/state/x" ]
 }
 
 @test "through a symlink to root's file" {
@@ -74,7 +76,8 @@ fails_on_files() {
   start_users
   as games mkdir deep
   as games sbatch -W -J '../../state/x' -o 'deep/%x.out' --wrap 'touch ran' || true
-  [ ! -e "$work/state/x.out" ] && [ ! -e "$work/games/ran" ]
+  [ ! -e "$work/state/x.out" ]
+  [ ! -e "$work/games/ran" ]
   as games sbatch -W -J '%j%u%%n%s' -o '%x.out' --wrap true
   [ -e "$work/games/%j%u%%n%s.out" ]
   as games sbatch -W -o '%9999999999999999999999j%4294967295a%' --wrap true

@@ -45,7 +45,8 @@ refused() {
   eventually has_state "$id" COMPLETED
   [ "$(cat "$work/games/out")" = "$name" ]
   [ "$(squeue -h -t all -j "$id" -o %j)" = "$name" ]
-  [ ! -e /tmp/aliquot-abuse ] && [ "$(ls "$work/games")" = out ]
+  [ ! -e /tmp/aliquot-abuse ]
+  [ "$(ls "$work/games")" = out ]
   # Neither does a format of the reader's act on it.
   [[ $(squeue -h -t all -n "$name" -o '%i') == "$id" ]]
   squeue -t all --json | grep -q '"name"'
@@ -85,5 +86,6 @@ refused() {
   [ "$status" -eq 255 ]
   printf '#!/bin/sh\n#SBATCH --wrap=id\n#SBATCH $(touch %s/games/x) `id`\ntrue\n' "$work" >"$work/shell.sh"
   run as games sbatch -o /dev/null "$work/shell.sh"
-  [ "$status" -ne 0 ] && [ ! -e "$work/games/x" ]
+  [ "$status" -ne 0 ]
+  [ ! -e "$work/games/x" ]
 }
