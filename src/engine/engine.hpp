@@ -7,7 +7,8 @@
 // then act on the machine and answer. All three happen in settle().
 //
 // One file for each concern: engine_submit (checks), engine_queue (who starts), engine_run (start,
-// end, restart), engine_control (cancel, hold, update, …), engine_view (what is shown to whom).
+// end), engine_steps (what clients run), engine_recover (restart), engine_control (cancel, hold,
+// update, …), engine_view (what is shown to whom).
 #pragma once
 
 #include <cstdint>
@@ -89,6 +90,9 @@ class Users {
 // Why a job waits that would give its user more than jobs.gpus_per_user.
 inline constexpr std::string_view kUserGpuLimit = "QOSMaxGRESPerUser";
 
+// How long what a gone client left behind may take to end.
+inline constexpr Millis kGonePatience = seconds(2);
+
 // Under which the store remembers that the machine is drained: "MILLISECONDS UID REASON".
 inline constexpr std::string_view kDrainNote = "drained";
 
@@ -122,9 +126,6 @@ class Engine final : public ExecutorEvents {
 
   // --- engine_control
   Answer<void> cancel(const Caller& caller, const std::string& id, const api::CancelSpec& spec);
-  // One step of a job: its number, or `batch`.
-  Answer<void> cancel_step(const Caller& caller, const std::string& id, const std::string& step,
-                           const api::CancelSpec& spec);
   Answer<void> hold(const Caller& caller, const std::string& id);
   Answer<void> release(const Caller& caller, const std::string& id);
   Answer<void> requeue(const Caller& caller, const std::string& id, bool held);
@@ -137,7 +138,7 @@ class Engine final : public ExecutorEvents {
   Answer<void> drain(const Caller& caller, const std::string& reason);
   Answer<void> undrain(const Caller& caller);
 
-  // --- engine_run
+  // --- engine_steps
   Answer<api::Allocation> begin_step(const Caller& caller, const std::string& id,
                                      const api::StepSpec& spec);
   Answer<void> end_step(const Caller& caller, const std::string& id, std::int64_t step,
@@ -149,7 +150,11 @@ class Engine final : public ExecutorEvents {
   // The connection that a job or a step belongs to has ended.
   void hang_up(JobId job);
   void hang_up_step(JobId job, std::int64_t step);
+  // One of a job's steps: its number, or `batch`.
+  Answer<void> cancel_step(const Caller& caller, const std::string& id, const std::string& step,
+                           const api::CancelSpec& spec);
 
+  // --- engine_run
   void on_ended(const node::ExitRecord& record) override;
   void on_never_started(JobId job, std::int64_t attempt, const std::string& why) override;
   void on_lost(JobId job, std::int64_t attempt) override;
@@ -219,6 +224,7 @@ class Engine final : public ExecutorEvents {
   // Which of its job's GPUs a step gets; nothing where it did not ask.
   using StepGpus = std::optional<std::vector<api::GpuHold>>;
   Answer<StepGpus> choose_gpus(const Job& job, const api::StepSpec& spec) const;
+  void end_step_record(api::StepInfo& step, const api::StepEnd& end) const;
 
   // engine_control
   struct Drained {

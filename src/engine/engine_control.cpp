@@ -1,6 +1,4 @@
 // What users do to their jobs: cancel, hold, release, requeue, suspend, update.
-#include <signal.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -138,41 +136,6 @@ Answer<void> Engine::cancel(const Caller& caller, const std::string& id,
       }
     });
   }
-  return {};
-}
-
-Answer<void> Engine::cancel_step(const Caller& caller, const std::string& id,
-                                 const std::string& step, const api::CancelSpec& spec) {
-  auto jobs = find_owned(caller, id);
-  if (!jobs) return tl::make_unexpected(jobs.error());
-  if (spec.signal < 0 || spec.signal > 64) {
-    return refuse(400, "ESLURM_INVALID_SIGNAL", "there is no such signal");
-  }
-  Job& job = *jobs->front();
-  if (job.state == core::JobState::pending) {
-    return refuse(409, "ESLURM_JOB_PENDING", "the job has not started");
-  }
-  // Slurm gives a step no time to end by itself.
-  const int number = spec.signal == 0 ? SIGKILL : spec.signal;
-  if (step == "batch" && job.spec.batch) {
-    actions_.push_back([this, one = job.id(), number] {
-      executor_.command(one, node::SignalCommand{number, node::Target::batch});
-    });
-    return {};
-  }
-  const auto digits = parse_digits(step);
-  auto& running = steps_[job.id()];
-  const auto found = digits ? running.find(*digits) : running.end();
-  if (found == running.end()) {
-    return refuse(404, "ESLURM_INVALID_JOB_ID", fmt::format("job {} has no step {}", id, step));
-  }
-  if (spec.signal == 0) {
-    found->second.state = "CANCELLED";
-    require(store_.save_step(found->second));
-  }
-  actions_.push_back([this, one = job.id(), step_number = *digits, number] {
-    if (const Job* signalled = find(one)) executor_.signal_step(*signalled, step_number, number);
-  });
   return {};
 }
 

@@ -1,40 +1,20 @@
-// Starting, ending and taking up again: what happens to jobs that run.
+// Starting and ending: what happens to jobs that run.
 #include <signal.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "base/text.hpp"
-#include "core/request_parse.hpp"
 #include "engine/engine.hpp"
 #include "node/output_path.hpp"
 
 namespace aliquot::engine {
 namespace {
 
-// How long a client has to come back after the daemon was away.
-constexpr Millis kReattach = seconds(60);
-// How long what a gone client left behind may take to end.
-constexpr Millis kGonePatience = seconds(2);
-
 std::string signal_reason(int number) {
   const char* text = ::sigdescr_np(number);
   std::string name = text == nullptr ? "Unknown" : text;
   std::ranges::replace(name, ' ', '_');
   return fmt::format("RaisedSignal:{}({})", number, name);
-}
-
-void end_step_record(api::StepInfo& step, WallTime now, const api::StepEnd& end) {
-  const bool cancelled = step.state == "CANCELLED";
-  step.end_ms = now.ms();
-  step.exit_code = end.exit_code;
-  step.exit_signal = end.exit_signal;
-  step.user_cpu_ms = end.user_cpu_ms;
-  step.system_cpu_ms = end.system_cpu_ms;
-  step.max_rss = end.max_rss;
-  step.state = cancelled                                    ? "CANCELLED"
-               : end.exit_code == 0 && end.exit_signal == 0 ? "COMPLETED"
-                                                            : "FAILED";
 }
 
 }  // namespace
@@ -155,7 +135,7 @@ void Engine::finish(Job& job, core::JobState state, std::string reason) {
   if (!ran) job.info.start_ms.reset();
   job.ending = Ending::none;
   for (auto& [number, step] : std::exchange(steps_[id], {})) {
-    end_step_record(step, clock_.wall(), {});
+    end_step_record(step, {});
     step.state = "CANCELLED";
     require(store_.save_step(step));
   }
@@ -368,229 +348,6 @@ void Engine::enforce_times() {
     actions_.push_back(
         [granted] { granted(refuse(409, "ESLURM_NODES_BUSY", "there was no room in time")); });
   }
-}
-
-// Taken in the job's order, and those of other steps that asked for theirs left alone.
-Answer<Engine::StepGpus> Engine::choose_gpus(const Job& job, const api::StepSpec& spec) const {
-  if (!spec.gres && !spec.gpus && !spec.gpus_per_node && !spec.gpus_per_task) return StepGpus();
-  const auto request = core::parse_gpu_options({.gres = spec.gres,
-                                                .gpus = spec.gpus,
-                                                .gpus_per_node = spec.gpus_per_node,
-                                                .gpus_per_task = spec.gpus_per_task,
-                                                .tasks = spec.ntasks});
-  if (!request) return refuse(400, "ESLURM_INVALID_GRES", request.error().message);
-  std::vector<api::GpuHold> chosen;
-  if (!*request) return StepGpus(chosen);
-  const auto& wanted = **request;
-  std::int64_t fitting = 0;
-  for (const api::GpuHold& gpu : job.info.gpus) {
-    if (!wanted.models.empty() &&
-        std::ranges::find(wanted.models, to_lower(gpu.model)) == wanted.models.end()) {
-      continue;
-    }
-    ++fitting;
-    const auto steps = steps_.find(job.id());
-    const bool taken = !spec.overlap && steps != steps_.end() &&
-                       std::ranges::any_of(steps->second, [&](const auto& step) {
-                         const auto& theirs = step.second.gpus;
-                         return std::ranges::find(theirs, gpu.uuid) != theirs.end();
-                       });
-    if (!taken && std::ssize(chosen) < wanted.count) chosen.push_back(gpu);
-  }
-  if (fitting < wanted.count) {
-    return refuse(
-        400, "ESLURM_INVALID_GRES",
-        fmt::format("the step wants {} GPUs, the job has {} of them", wanted.count, fitting));
-  }
-  if (std::ssize(chosen) < wanted.count) {
-    return refuse(409, "ESLURM_NODES_BUSY", "other steps have the job's GPUs");
-  }
-  return StepGpus(std::move(chosen));
-}
-
-Answer<api::Allocation> Engine::begin_step(const Caller& caller, const std::string& id,
-                                           const api::StepSpec& spec) {
-  auto jobs = find_owned(caller, id);
-  if (!jobs) return tl::make_unexpected(jobs.error());
-  Job& job = *jobs->front();
-  if (job.state == core::JobState::pending) {
-    return refuse(409, "ESLURM_JOB_PENDING", "the job has not started");
-  }
-  if (job.state != core::JobState::running) {
-    return refuse(409, "ESLURM_ALREADY_DONE", "the job is ending");
-  }
-  if (spec.ntasks < 1 || spec.ntasks > 100'000 || spec.cpus_per_task < 1 ||
-      spec.cpus_per_task > 100'000) {
-    return refuse(400, "ESLURM_BAD_TASK_COUNT", "the number of tasks is out of range");
-  }
-  if (!spec.overlap && spec.cpus_per_task * spec.ntasks > job.info.cpus) {
-    return refuse(400, "ESLURM_TOO_MANY_REQUESTED_CPUS",
-                  fmt::format("the step wants {} CPUs, the job has {}",
-                              spec.cpus_per_task * spec.ntasks, job.info.cpus));
-  }
-  if (const auto fine = check_shown(spec.name); !fine) return tl::make_unexpected(fine.error());
-  const auto gpus = choose_gpus(job, spec);
-  if (!gpus) return tl::make_unexpected(gpus.error());
-  const std::int64_t number = next_step_[job.id()]++;
-  const StepOrder order{job.info, job.spec, job.mark, number, spec, caller.pid, caller.uid, *gpus};
-  auto environment = executor_.admit_step(order);
-  if (!environment) return refuse(500, "ESLURM_JOB_LAUNCH", environment.error().message);
-  api::StepInfo step{.job_id = job.info.id,
-                     .id = std::to_string(number),
-                     .name = spec.name,
-                     .state = "RUNNING",
-                     .start_ms = clock_.wall().ms(),
-                     .end_ms = std::nullopt,
-                     .ntasks = spec.ntasks,
-                     .cpus = spec.ntasks * spec.cpus_per_task,
-                     .gpus = {}};
-  if (*gpus) {
-    for (const api::GpuHold& gpu : **gpus) step.gpus.push_back(gpu.uuid);
-  }
-  require(store_.save_step(step));
-  steps_[job.id()][number] = std::move(step);
-  return api::Allocation{job.info.id, number, *environment, job.info};
-}
-
-Answer<void> Engine::end_step(const Caller& caller, const std::string& id, std::int64_t number,
-                              const api::StepEnd& end) {
-  auto jobs = find_owned(caller, id);
-  if (!jobs) return tl::make_unexpected(jobs.error());
-  Job& job = *jobs->front();
-  auto& steps = steps_[job.id()];
-  const auto step = steps.find(number);
-  if (step == steps.end()) {
-    return refuse(404, "ESLURM_ALREADY_DONE", "there is no such step running");
-  }
-  end_step_record(step->second, clock_.wall(), end);
-  require(store_.save_step(step->second));
-  steps.erase(step);
-  // DerivedExitCode is the highest of the steps.
-  if (end.exit_code > job.info.derived_exit_code) job.info.derived_exit_code = end.exit_code;
-  if (end.exit_signal > job.info.derived_exit_signal)
-    job.info.derived_exit_signal = end.exit_signal;
-  save(job);
-  return {};
-}
-
-Answer<void> Engine::end_allocation(const Caller& caller, const std::string& id,
-                                    const api::StepEnd& end) {
-  auto jobs = find_owned(caller, id);
-  if (!jobs) return tl::make_unexpected(jobs.error());
-  const auto client = clients_.find(jobs->front()->id());
-  if (client == clients_.end()) {
-    return refuse(409, "ESLURM_ALREADY_DONE", "this is no interactive job");
-  }
-  client->second.end = end;
-  return {};
-}
-
-Answer<JobId> Engine::attach(const Caller& caller, const std::string& id) {
-  auto jobs = find_owned(caller, id);
-  if (!jobs) return tl::make_unexpected(jobs.error());
-  const Job& job = *jobs->front();
-  const auto client = clients_.find(job.id());
-  if (client == clients_.end() || client->second.attached) {
-    return refuse(409, "ESLURM_ALREADY_DONE", "there is nothing to attach to");
-  }
-  client->second.attached = true;
-  client->second.reattach_by.reset();
-  client->second.pid = caller.pid;
-  return job.id();
-}
-
-void Engine::hang_up(JobId id) {
-  Job* job = find(id);
-  const auto client = clients_.find(id);
-  if (job == nullptr || client == clients_.end()) return;
-  client->second.attached = false;
-  client->second.reattach_by.reset();
-  if (job->state == core::JobState::pending) {
-    job->info.cancelled_by = job->info.uid;
-    return finish(*job, core::JobState::cancelled, job->info.reason);
-  }
-  if (job->state == core::JobState::completing || job->spec.detached) return;
-  end_processes(*job, Ending::none);
-}
-
-void Engine::hang_up_step(JobId id, std::int64_t number) {
-  const auto job_steps = steps_.find(id);
-  if (job_steps == steps_.end()) return;
-  const auto step = job_steps->second.find(number);
-  if (step == job_steps->second.end()) return;
-  end_step_record(step->second, clock_.wall(), {});
-  step->second.state = "CANCELLED";
-  require(store_.save_step(step->second));
-  job_steps->second.erase(step);
-}
-
-Result<void> Engine::recover() {
-  last_id_ = TRY(store_.last_id());
-  if (const auto note = TRY(store_.note(std::string(kDrainNote)))) {
-    const auto words = aliquot::split(*note, ' ');
-    Drained drained;
-    if (words.size() >= 3) {
-      drained.since_ms = parse_digits(words[0]).value_or(0);
-      drained.uid = static_cast<std::uint32_t>(parse_digits(words[1]).value_or(0));
-      drained.reason = note->substr(words[0].size() + words[1].size() + 2);
-    }
-    drained_ = std::move(drained);
-  }
-  std::vector<Job> live = TRY(store_.load_live());
-  const core::Node& node = ledger_.cluster().node(0);
-  for (Job& loaded : live) {
-    const api::JobInfo was = loaded.info;
-    if (const auto fine = read_spec(loaded); !fine) {
-      // The machine has changed since: it stays visible, for its owner to cancel.
-      loaded.hold = loaded.state == core::JobState::pending ? Hold::admin : loaded.hold;
-      loaded.info.reason_detail = fine.error().error.message;
-    }
-    if (!was.array_pending.empty()) loaded.waiting = TRY(core::parse_array(was.array_pending));
-    const JobId id = loaded.id();
-    Job& job = jobs_.emplace(id, std::move(loaded)).first->second;
-    if (!core::is_active(job.state)) continue;
-
-    // What it was granted, not what it would be granted now.
-    job.info.cpus = was.cpus;
-    job.info.memory = was.memory;
-    core::Use use{.node = 0, .cpus = kOneCpu * was.cpus, .memory = Bytes(was.memory), .gpus = {}};
-    for (const api::GpuHold& held : was.gpus) {
-      const auto gpu = std::ranges::find(node.gpus, GpuId(held.uuid), &core::Gpu::id);
-      if (gpu == node.gpus.end()) continue;  // gone, and so nobody else's
-      use.gpus.push_back({.gpu = static_cast<core::GpuIndex>(gpu - node.gpus.begin()),
-                          .portion = {Bytes(held.memory), Compute(held.compute)},
-                          .whole = held.whole});
-    }
-    if (const auto granted = ledger_.grant(id, std::move(use)); !granted) {
-      return fail(granted.error().code, "job {} cannot hold what it held: {}", id,
-                  granted.error().message);
-    }
-    for (api::StepInfo& step : TRY(store_.steps(id))) {
-      if (step.id == "batch") continue;
-      const std::int64_t number = std::stoll(step.id);
-      next_step_[id] = std::max(next_step_[id], number + 1);
-      if (!step.end_ms) steps_[id][number] = std::move(step);
-    }
-    if (!job.spec.batch) {
-      clients_[id] = {
-          .granted = nullptr,
-          .pid = {},
-          .attached = false,
-          .end = std::nullopt,
-          .reattach_by = job.spec.detached ? std::optional<WallTime>() : clock_.wall() + kReattach};
-    }
-  }
-  for (auto& [id, job] : jobs_) {
-    if (!core::is_active(job.state)) continue;
-    if (job.spec.batch) executor_.adopt(job);
-    if (job.state != core::JobState::completing) continue;
-    if (job.spec.batch) {
-      executor_.command(id, node::CancelCommand{});
-    } else {
-      executor_.end_allocation(job, kGonePatience);
-    }
-  }
-  return {};
 }
 
 }  // namespace aliquot::engine
