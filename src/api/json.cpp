@@ -40,6 +40,7 @@ void visit_fields(Visitor& visit, T& value) {
   FIELD(umask); FIELD(submit_host); FIELD(time_limit_ms); FIELD(begin_ms); FIELD(deadline_ms);
   FIELD(hold); FIELD(requeue); FIELD(nice); FIELD(priority); FIELD(dependency);
   FIELD(kill_on_invalid_dependency); FIELD(array); FIELD(signal); FIELD(immediate);
+  FIELD(immediate_s); FIELD(detached); FIELD(array_throttle);
   FIELD(nodes); FIELD(ntasks); FIELD(ntasks_per_node); FIELD(cpus_per_task); FIELD(memory);
   FIELD(memory_per_cpu); FIELD(memory_per_gpu); FIELD(exclusive); FIELD(constraint);
   FIELD(gres); FIELD(gpus); FIELD(gpus_per_node); FIELD(gpus_per_task); FIELD(gpu_mem);
@@ -55,7 +56,7 @@ template <class Visitor, Of<StepInfo> T>
 void visit_fields(Visitor& visit, T& value) {
   FIELD(job_id); FIELD(id); FIELD(name); FIELD(state); FIELD(start_ms); FIELD(end_ms);
   FIELD(exit_code); FIELD(exit_signal); FIELD(ntasks); FIELD(cpus); FIELD(user_cpu_ms);
-  FIELD(system_cpu_ms); FIELD(max_rss);
+  FIELD(system_cpu_ms); FIELD(max_rss); FIELD(gpus);
 }
 
 template <class Visitor, Of<JobInfo> T>
@@ -89,7 +90,7 @@ void visit_fields(Visitor& visit, T& value) {
 
 template <class Visitor, Of<NodeInfo> T>
 void visit_fields(Visitor& visit, T& value) {
-  FIELD(name); FIELD(state); FIELD(reason); FIELD(cpus); FIELD(cpus_allocated); FIELD(memory);
+  FIELD(name); FIELD(state); FIELD(reason); FIELD(reason_user); FIELD(reason_ms); FIELD(cpus); FIELD(cpus_allocated); FIELD(memory);
   FIELD(memory_allocated); FIELD(boot_ms); FIELD(daemon_start_ms); FIELD(os); FIELD(gpus);
 }
 
@@ -116,7 +117,8 @@ void visit_fields(Visitor& visit, T& value) {
 
 template <class Visitor, Of<StepSpec> T>
 void visit_fields(Visitor& visit, T& value) {
-  FIELD(name); FIELD(ntasks); FIELD(cpus_per_task); FIELD(overlap);
+  FIELD(name); FIELD(ntasks); FIELD(cpus_per_task); FIELD(overlap); FIELD(gres); FIELD(gpus);
+  FIELD(gpus_per_node); FIELD(gpus_per_task);
 }
 
 template <class Visitor, Of<StepEnd> T>
@@ -335,6 +337,15 @@ JobListWriter::JobListWriter(std::size_t expected) : text_("{\"jobs\":[") {
 void JobListWriter::add(const JobInfo& job) {
   if (!std::exchange(first_, false)) text_ += ',';
   write<Style::sparse>(text_, job);
+}
+
+void JobListWriter::add(const JobInfo& job, const std::string& reason_detail) {
+  add(job);
+  if (reason_detail.empty()) return;
+  text_.back() = ',';  // the object goes on
+  text_ += "\"reason_detail\":";
+  write_string(text_, reason_detail);
+  text_ += '}';
 }
 
 std::string JobListWriter::take() {

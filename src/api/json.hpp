@@ -32,6 +32,8 @@ class JobListWriter {
  public:
   explicit JobListWriter(std::size_t expected);
   void add(const JobInfo& job);
+  // With this reason_detail instead of its own, which must be empty.
+  void add(const JobInfo& job, const std::string& reason_detail);
   std::string take();
 
  private:

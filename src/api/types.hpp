@@ -59,7 +59,11 @@ struct JobSpec {
   bool kill_on_invalid_dependency = false;
   std::string array;  // as written: 0-15:4%2
   std::optional<SignalRequest> signal;
-  bool immediate = false;  // srun -I: now or never
+  bool immediate = false;        // srun -I: now or never
+  std::int64_t immediate_s = 0;  // with immediate: within so many seconds
+  bool detached = false;         // salloc --no-shell: lives on without its client
+  // Of an array, by update only: so many elements at once, 0 for all.
+  std::optional<std::int64_t> array_throttle;
 
   std::int64_t nodes = 1;
   std::optional<std::int64_t> ntasks;
@@ -102,6 +106,7 @@ struct StepInfo {
   std::int64_t user_cpu_ms = 0;
   std::int64_t system_cpu_ms = 0;
   std::int64_t max_rss = 0;
+  std::vector<std::string> gpus;  // UUIDs, where it asked for some of its job's
 };
 
 // A job as anyone may see it. Of another user's job the script, the environment and the paths stay
@@ -205,8 +210,10 @@ struct GpuInfo {
 
 struct NodeInfo {
   std::string name;
-  std::string state;  // idle mixed allocated drained draining down
-  std::string reason;
+  std::string state;   // idle mixed allocated drained draining down
+  std::string reason;  // why it is drained, by whom and since when
+  std::string reason_user;
+  std::int64_t reason_ms = 0;
   std::int64_t cpus = 0;
   std::int64_t cpus_allocated = 0;
   std::int64_t memory = 0;
@@ -257,6 +264,12 @@ struct StepSpec {
   std::int64_t ntasks = 1;
   std::int64_t cpus_per_task = 1;
   bool overlap = false;
+  // Some of the job's GPUs for this step alone, as the user wrote it; nothing said: all of them,
+  // beside the other steps.
+  std::optional<std::string> gres;
+  std::optional<std::string> gpus;
+  std::optional<std::string> gpus_per_node;
+  std::optional<std::string> gpus_per_task;
 };
 
 struct StepEnd {

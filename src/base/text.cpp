@@ -87,4 +87,24 @@ std::string quote(std::string_view text) {
   return result += '\'';
 }
 
+bool is_plain_line(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  for (std::size_t i = 0; i < text.size();) {
+    const unsigned char first = byte(i++);
+    if (first < 0x20 || first == 0x7f) return false;
+    if (first < 0x80) continue;
+    const std::size_t more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
+    if (first < 0xc2 || first > 0xf4 || text.size() - i < more) return false;
+    std::uint32_t point = first & (0x3fU >> more);
+    for (std::size_t k = 0; k < more; ++k, ++i) {
+      if ((byte(i) & 0xc0U) != 0x80) return false;
+      point = point << 6U | (byte(i) & 0x3fU);
+    }
+    const bool overlong = point < (more == 3 ? 0x10000U : more == 2 ? 0x800U : 0x80U);
+    const bool surrogate = point >= 0xd800 && point <= 0xdfff;
+    if (overlong || surrogate || point > 0x10ffff || point < 0xa0) return false;
+  }
+  return true;
+}
+
 }  // namespace aliquot

@@ -29,4 +29,8 @@ std::vector<std::string_view> split(std::string_view text, char separator);
 // The text in single quotes, on one line and of sane length, whatever it holds: for error messages.
 std::string quote(std::string_view text);
 
+// One line of valid UTF-8 that steers no terminal: no control character, neither of ASCII nor of
+// the second set that UTF-8 can spell.
+bool is_plain_line(std::string_view text);
+
 }  // namespace aliquot

@@ -59,5 +59,19 @@ RC_GTEST_PROP(TextProperty, JoiningASplitGivesTheText, (const std::string& text)
   RC_ASSERT(joined == text);
 }
 
+TEST(Text, APlainLineSteersNoTerminal) {
+  for (const char* good : {"", "train 7", "naïve", "数据", "🚀 a%j ../$(x)`;", "\xc2\xa0"}) {
+    EXPECT_TRUE(is_plain_line(good)) << good;
+  }
+  for (const char* bad : {"a\nb", "a\tb", "\x1b[2J", "\x7f",
+                          "\xc2\x9b"
+                          "2J",
+                          "\x9b", "\xff", "\xc0\x8a", "\xe0\x80\x8a", "\xed\xa0\x80",
+                          "\xf4\x90\x80\x80", "\xe2\x82", "a\xc3"}) {
+    EXPECT_FALSE(is_plain_line(bad)) << bad;
+  }
+  EXPECT_FALSE(is_plain_line(std::string_view("a\0b", 3)));
+}
+
 }  // namespace
 }  // namespace aliquot

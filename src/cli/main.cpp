@@ -37,6 +37,9 @@ std::string describe(const CLI::App& app, const CLI::ParseError& error) {
   if (left.front().substr(0, 1) == "-") return fmt::format("no option {}", quote(left.front()));
   std::vector<std::string> known;
   for (const auto* command : inner->get_subcommands(nullptr)) known.push_back(command->get_name());
+  if (inner == &app) {
+    for (auto& name : named_commands()) known.push_back(std::move(name));
+  }
   return sim::unknown_name("command", left.front(), known).message;
 }
 

@@ -21,6 +21,12 @@ constexpr auto kCommands = std::to_array<NamedCommand>({
 
 }  // namespace
 
+std::vector<std::string> named_commands() {
+  std::vector<std::string> names;
+  for (const auto& command : kCommands) names.emplace_back(command.name);
+  return names;
+}
+
 const NamedCommand* find_named_command(std::string_view name) {
   for (const auto& command : kCommands) {
     if (command.name == name) return &command;

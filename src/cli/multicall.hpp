@@ -3,7 +3,9 @@
 // found before anything else of the program is set up, so that they start quickly.
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace aliquot::cli {
 
@@ -11,6 +13,9 @@ struct NamedCommand {
   std::string_view name;
   int (*run)(int argc, char** argv);  // argv[0] is the bare name
 };
+
+// Their names, for whoever mistypes one.
+std::vector<std::string> named_commands();
 
 // nullptr: no such command.
 const NamedCommand* find_named_command(std::string_view name);

@@ -215,7 +215,11 @@ Result<Shape> Cluster::shape(const Request& request) const {
     const std::string name = to_lower(model);
     std::uint64_t known = 0;
     for (std::size_t i = 0; i < models_.size(); ++i) {
-      if (models_[i] == name) known |= std::uint64_t{1} << i;
+      // A slice `a100_1g.10gb` is also reached by its profile alone.
+      const bool slice = ((slice_models_ >> i) & 1U) != 0;
+      if (models_[i] == name || (slice && models_[i].ends_with("_" + name))) {
+        known |= std::uint64_t{1} << i;
+      }
     }
     if (known == 0) {
       return fail(Error::Code::not_found, "no GPU of model {} here; there are: {}", quote(model),

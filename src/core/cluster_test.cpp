@@ -223,6 +223,26 @@ TEST(Cluster, SlicesAreReachedOnlyByTheirProfile) {
   }
 }
 
+TEST(Cluster, ASliceIsReachedByItsGpuAndProfile) {
+  Gpu small = gpu("MIG-0", gib(10), "a100");
+  small.mig_profile = "a100_1g.10gb";
+  Gpu other = gpu("MIG-1", gib(10), "h100");
+  other.mig_profile = "h100_1g.10gb";
+  const std::vector<Gpu> slices{small, other, gpu("GPU-2", gib(80), "a100")};
+  const Cluster cluster = cluster_of({node("n0", slices)});
+  const auto found = [&](const std::string& model) {
+    std::vector<std::string> ids;
+    Candidates fit;
+    find_candidates(cluster, cluster.shape(wholes(1, {model})).value(), 0, fit);
+    for (const GpuIndex gpu : fit.gpus) ids.push_back(slices[gpu].id.value());
+    return ids;
+  };
+  EXPECT_THAT(found("a100_1g.10gb"), ::testing::ElementsAre("MIG-0"));
+  EXPECT_THAT(found("1g.10gb"), ::testing::ElementsAre("MIG-0", "MIG-1"));
+  EXPECT_THAT(found("a100"), ::testing::ElementsAre("GPU-2"));
+  EXPECT_FALSE(cluster.shape(wholes(1, {"10gb"})).has_value());
+}
+
 TEST(Cluster, EqualShapesHashEqual) {
   const Cluster cluster = cluster_of({node("n0", gpus(2))});
   const auto hash = [&](const Request& request) { return ShapeHash{}(*cluster.shape(request)); };

@@ -154,7 +154,13 @@ void ApiServer::post_job(const net::Request& request, const std::vector<std::str
     if (!number) return respond(not_here());
     return answer_later(respond, to_response(engine_.end_step(caller, id, *number, *end)));
   }
+  if (path.size() == 6 && verb == "steps" && path[5] == "cancel") {
+    const auto spec = body_as<api::CancelSpec>(request);
+    if (!spec) return respond(error_response(spec.error()));
+    return answer_later(respond, to_response(engine_.cancel_step(caller, id, path[4], *spec)));
+  }
   if (path.size() != 4) return respond(not_here());
+  if (verb == "top") return answer_later(respond, to_response(engine_.top(caller, id)));
   if (verb == "cancel") {
     const auto spec = body_as<api::CancelSpec>(request);
     if (!spec) return respond(error_response(spec.error()));

@@ -164,6 +164,7 @@ class Daemon {
     Store store = TRY(Store::open(options_.state / "state.db"));
     engine_ = TRY(Engine::create({options_.settings, std::move(machine), clock_, executor_, users_,
                                   std::move(store), Uid(::getuid()), devices_->simulated()}));
+    remove_stale_groups();
     executor_.listen(*engine_, [this] { settle(); });
     api_ = std::make_unique<ApiServer>(*engine_, [this] { settle_soon(); });
     auto server = TRY(net::Server::listen(
@@ -187,6 +188,18 @@ class Daemon {
   }
 
  private:
+  // Of jobs that nobody knows any more; a group with a process in it stays.
+  void remove_stale_groups() {
+    const auto groups = cgroups_->jobs();
+    if (!groups) return;
+    const auto running = engine_->running();
+    for (const JobId id : *groups) {
+      if (std::ranges::find(running, id, &Engine::RunningJob::id) == running.end()) {
+        (void)cgroups_->remove({id});
+      }
+    }
+  }
+
   // Several requests that came together are committed together.
   void settle_soon() {
     if (std::exchange(settling_, true)) return;

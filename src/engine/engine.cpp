@@ -5,10 +5,24 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/text.hpp"
+
 namespace aliquot::engine {
 
 tl::unexpected<Refused> refuse(int status, std::string code, std::string message) {
   return tl::unexpected<Refused>(Refused{status, {std::move(code), std::move(message)}});
+}
+
+Answer<void> check_shown(std::string_view text) {
+  constexpr std::size_t kLongest = 1'024;
+  if (text.size() > kLongest) {
+    return refuse(400, "ESLURM_PATHNAME_TOO_LONG", "a name or text of the job is too long");
+  }
+  if (!is_plain_line(text)) {
+    return refuse(400, "ESLURM_INVALID_JOB_TEXT",
+                  "a name or text of the job holds control characters");
+  }
+  return {};
 }
 
 Engine::Engine(Parts parts, core::Ledger ledger, std::unique_ptr<core::Policy> policy)
@@ -88,6 +102,9 @@ std::optional<WallTime> Engine::next_due() const {
   for (const auto& [id, job] : jobs_) {
     if (job.state == core::JobState::pending) {
       if (job.info.deadline_ms) at(WallTime(*job.info.deadline_ms));
+      if (const auto client = clients_.find(id); client != clients_.end()) {
+        if (client->second.start_by) at(*client->second.start_by);
+      }
       if (job.hold != Hold::none) continue;
       if (job.info.reason == core::reason::kBeginTime) at(WallTime(job.spec.begin_ms.value_or(0)));
       if (job.dependency_state.next) at(*job.dependency_state.next);

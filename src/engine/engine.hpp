@@ -7,7 +7,8 @@
 // then act on the machine and answer. All three happen in settle().
 //
 // One file for each concern: engine_submit (checks), engine_queue (who starts), engine_run (start,
-// end, restart), engine_control (cancel, hold, update, …), engine_view (what is shown to whom).
+// end), engine_steps (what clients run), engine_recover (restart), engine_control (cancel, hold,
+// update, …), engine_view (what is shown to whom).
 #pragma once
 
 #include <cstdint>
@@ -50,6 +51,10 @@ using Answer = tl::expected<T, Refused>;
 
 tl::unexpected<Refused> refuse(int status, std::string code, std::string message);
 
+// Whether a text of one user may be shown to the others: short, one line, and nothing that steers a
+// terminal.
+Answer<void> check_shown(std::string_view text);
+
 // The machine as it was found at the start.
 struct Machine {
   std::string name;
@@ -81,6 +86,15 @@ class Users {
   // not_found for a uid that no user has.
   virtual Result<User> find(Uid uid) = 0;
 };
+
+// Why a job waits that would give its user more than jobs.gpus_per_user.
+inline constexpr std::string_view kUserGpuLimit = "QOSMaxGRESPerUser";
+
+// How long what a gone client left behind may take to end.
+inline constexpr Millis kGonePatience = seconds(2);
+
+// Under which the store remembers that the machine is drained: "MILLISECONDS UID REASON".
+inline constexpr std::string_view kDrainNote = "drained";
 
 class Engine final : public ExecutorEvents {
  public:
@@ -117,12 +131,14 @@ class Engine final : public ExecutorEvents {
   Answer<void> requeue(const Caller& caller, const std::string& id, bool held);
   Answer<void> suspend(const Caller& caller, const std::string& id);
   Answer<void> resume(const Caller& caller, const std::string& id);
+  // Before the other waiting jobs of their owner: those are lowered, nobody is raised. `7,8`.
+  Answer<void> top(const Caller& caller, const std::string& ids);
   // `changes` is JSON: an object of JobSpec's fields.
   Answer<void> update(const Caller& caller, const std::string& id, const std::string& changes);
   Answer<void> drain(const Caller& caller, const std::string& reason);
   Answer<void> undrain(const Caller& caller);
 
-  // --- engine_run
+  // --- engine_steps
   Answer<api::Allocation> begin_step(const Caller& caller, const std::string& id,
                                      const api::StepSpec& spec);
   Answer<void> end_step(const Caller& caller, const std::string& id, std::int64_t step,
@@ -134,7 +150,11 @@ class Engine final : public ExecutorEvents {
   // The connection that a job or a step belongs to has ended.
   void hang_up(JobId job);
   void hang_up_step(JobId job, std::int64_t step);
+  // One of a job's steps: its number, or `batch`.
+  Answer<void> cancel_step(const Caller& caller, const std::string& id, const std::string& step,
+                           const api::CancelSpec& spec);
 
+  // --- engine_run
   void on_ended(const node::ExitRecord& record) override;
   void on_never_started(JobId job, std::int64_t attempt, const std::string& why) override;
   void on_lost(JobId job, std::int64_t attempt) override;
@@ -186,6 +206,7 @@ class Engine final : public ExecutorEvents {
   core::DependencyState judge_task(const Job& job, std::int64_t task);
   std::optional<std::string_view> not_yet(const Job& job) const;
   void wait_for(Job& job, std::string_view reason);
+  [[nodiscard]] Compute wanted_gpus(const Job& job) const;
   [[nodiscard]] std::vector<core::RunningEntry> running_entries() const;
   [[nodiscard]] std::optional<Millis> time_left(const Job& job) const;
 
@@ -201,7 +222,18 @@ class Engine final : public ExecutorEvents {
   void resolve_paths(Job& job) const;
   void remember_use(Job& job, const node::ExitRecord& record);
 
+  // Which of its job's GPUs a step gets; nothing where it did not ask.
+  using StepGpus = std::optional<std::vector<api::GpuHold>>;
+  Answer<StepGpus> choose_gpus(const Job& job, const api::StepSpec& spec) const;
+  void end_step_record(api::StepInfo& step, const api::StepEnd& end) const;
+
   // engine_control
+  struct Drained {
+    std::string reason;
+    std::uint32_t uid = 0;
+    std::int64_t since_ms = 0;
+  };
+  void set_drained(std::optional<Drained> drained);
   // The live jobs of that name, all of them the caller's to command; at least one. `denied` is the
   // error for those that are not: Slurm has two.
   Answer<std::vector<Job*>> find_owned(const Caller& caller, const std::string& id,
@@ -217,6 +249,7 @@ class Engine final : public ExecutorEvents {
 
   // engine_view
   void redact(const Caller& caller, api::JobInfo& info) const;
+  [[nodiscard]] std::string wait_sentence(const Job& job) const;
 
   void set_state(Job& job, core::JobState state);
   void save(const Job& job);
@@ -243,7 +276,7 @@ class Engine final : public ExecutorEvents {
   std::int64_t last_id_ = 0;
   bool schedule_needed_ = true;
   bool dependencies_changed_ = true;
-  std::optional<std::string> drained_;  // why
+  std::optional<Drained> drained_;
   WallTime started_;
   std::vector<std::function<void()>> actions_;
 
@@ -253,6 +286,7 @@ class Engine final : public ExecutorEvents {
     bool attached = false;
     std::optional<api::StepEnd> end = {};
     std::optional<WallTime> reattach_by = {};
+    std::optional<WallTime> start_by = {};  // srun -I
   };
   std::unordered_map<JobId, Client> clients_;
   std::unordered_map<JobId, std::map<std::int64_t, api::StepInfo>> steps_;  // that run

@@ -1,5 +1,6 @@
 // What users do to their jobs: cancel, hold, release, requeue, suspend, update.
 #include <algorithm>
+#include <utility>
 
 #include "api/json.hpp"
 #include "base/text.hpp"
@@ -135,6 +136,46 @@ Answer<void> Engine::cancel(const Caller& caller, const std::string& id,
       }
     });
   }
+  return {};
+}
+
+Answer<void> Engine::top(const Caller& caller, const std::string& ids) {
+  std::vector<Job*> chosen;
+  for (const std::string_view id : aliquot::split(ids, ',')) {
+    auto jobs = find_owned(caller, std::string(id));
+    if (!jobs) return tl::make_unexpected(jobs.error());
+    for (Job* job : *jobs) {
+      if (job->state != core::JobState::pending) {
+        return refuse(409, "ESLURM_JOB_NOT_PENDING", "the job is running");
+      }
+      if (job->info.uid != jobs->front()->info.uid ||
+          (!chosen.empty() && job->info.uid != chosen.front()->info.uid)) {
+        return refuse(403, "ESLURM_ACCESS_DENIED", "these are jobs of several users");
+      }
+      chosen.push_back(job);
+    }
+  }
+  const auto lower = [&](Job& job, std::int64_t most) {
+    most = std::max<std::int64_t>(most, 1);
+    if (job.info.priority <= most) return;
+    job.info.nice += job.info.priority - most;
+    job.spec.nice = job.info.nice;
+    job.info.priority = most;
+    save(job);
+  };
+  for (std::size_t i = 1; i < chosen.size(); ++i) {
+    lower(*chosen[i], chosen[i - 1]->info.priority - 1);
+  }
+  const Job& last = *chosen.back();
+  for (auto& [id, job] : jobs_) {
+    if (job.state != core::JobState::pending || job.info.uid != last.info.uid ||
+        job.info.partition != last.info.partition ||
+        std::ranges::find(chosen, &job) != chosen.end()) {
+      continue;
+    }
+    lower(job, last.info.priority - 1);
+  }
+  schedule_needed_ = true;
   return {};
 }
 
@@ -295,6 +336,9 @@ Answer<void> Engine::update(const Caller& caller, const std::string& id,
     auto checked = check(is_admin(caller) ? caller : owner, std::move(probe));
     if (!checked) return tl::make_unexpected(checked.error());
 
+    if (next.spec.array_throttle && (*next.spec.array_throttle < 0 || !job->info.array_job_id)) {
+      return refuse(400, "ESLURM_INVALID_ARRAY", "the job is no array, or the number is none");
+    }
     const bool pending = job->state == core::JobState::pending;
     const Partition* partition = find_partition(checked->info.partition);
     if (!pending &&
@@ -335,6 +379,11 @@ Answer<void> Engine::update(const Caller& caller, const std::string& id,
       info.work_dir = checked->info.work_dir;
       resolve_paths(*job);
     }
+    if (const auto throttle = std::exchange(job->spec.array_throttle, std::nullopt);
+        throttle && job->is_array()) {
+      job->waiting.limit = *throttle;
+      info.array_pending = core::format_array(job->waiting);
+    }
     if (limit != before.time_limit_ms) {
       info.time_limit_ms = limit;
       if (!pending) {
@@ -356,17 +405,24 @@ Answer<void> Engine::update(const Caller& caller, const std::string& id,
   return {};
 }
 
+void Engine::set_drained(std::optional<Drained> drained) {
+  drained_ = std::move(drained);
+  std::optional<std::string> note;
+  if (drained_) note = fmt::format("{} {} {}", drained_->since_ms, drained_->uid, drained_->reason);
+  require(store_.save_note(std::string(kDrainNote), note));
+  schedule_needed_ = true;
+}
+
 Answer<void> Engine::drain(const Caller& caller, const std::string& reason) {
   if (!is_admin(caller)) return refuse(403, "ESLURM_ACCESS_DENIED", "only root may do this");
-  drained_ = reason;
-  schedule_needed_ = true;
+  if (const auto fine = check_shown(reason); !fine) return fine;
+  set_drained(Drained{reason, caller.uid.value(), clock_.wall().ms()});
   return {};
 }
 
 Answer<void> Engine::undrain(const Caller& caller) {
   if (!is_admin(caller)) return refuse(403, "ESLURM_ACCESS_DENIED", "only root may do this");
-  drained_.reset();
-  schedule_needed_ = true;
+  set_drained(std::nullopt);
   return {};
 }
 

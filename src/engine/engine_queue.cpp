@@ -17,7 +17,42 @@ bool by_element(const Job& job) {
          });
 }
 
+// jobs.gpus_per_user: what a user's running jobs hold, and what is about to start.
+class UserLimit final : public core::Rules {
+ public:
+  explicit UserLimit(Compute most) : most_(most) {}
+
+  void add(JobId job, std::uint32_t uid, Compute wanted) { wanted_[job] = {uid, wanted}; }
+  void hold(std::uint32_t uid, Compute amount) { held_[uid] += amount; }
+
+  [[nodiscard]] std::optional<std::string_view> hold_back(const core::QueueEntry& entry) override {
+    const auto& [uid, amount] = wanted_.at(entry.job);
+    if (amount == Compute(0) || held_[uid] + amount <= most_) return std::nullopt;
+    return kUserGpuLimit;
+  }
+  void started(const core::QueueEntry& entry) override {
+    const auto& [uid, amount] = wanted_.at(entry.job);
+    held_[uid] += amount;
+  }
+
+ private:
+  Compute most_;
+  std::unordered_map<JobId, std::pair<std::uint32_t, Compute>> wanted_;
+  std::unordered_map<std::uint32_t, Compute> held_;
+};
+
 }  // namespace
+
+// In GPUs: a share is the part of one that its compute is.
+Compute Engine::wanted_gpus(const Job& job) const {
+  const core::Node& node = ledger_.cluster().node(0);
+  if (!job.request.gpus || node.gpus.empty()) return Compute(0);
+  const auto each = core::portion_on(job.request.gpus->what, node, node.gpus.front());
+  const Compute one = std::holds_alternative<core::WholeGpu>(job.request.gpus->what) || !each
+                          ? kWholeGpu
+                          : each->compute;
+  return one * job.request.gpus->count;
+}
 
 std::optional<Millis> Engine::time_left(const Job& job) const {
   if (!job.info.time_limit_ms) return std::nullopt;
@@ -158,7 +193,20 @@ void Engine::schedule() {
   std::vector<core::QueueEntry> queue;
   if (!prepare_entries(queue)) return;
   const auto running = running_entries();
-  const core::Decision decision = core::schedule(ledger_.cluster(), queue, running, *policy_);
+  std::optional<UserLimit> limit;
+  if (settings_.gpus_per_user) {
+    limit.emplace(kWholeGpu * *settings_.gpus_per_user);
+    for (const JobId id : ledger_.jobs()) {
+      const Job& holder = jobs_.at(id);
+      limit->hold(holder.info.uid, wanted_gpus(holder));
+    }
+    for (const core::QueueEntry& entry : queue) {
+      const Job& waiter = jobs_.at(entry.job);
+      limit->add(entry.job, waiter.info.uid, wanted_gpus(waiter));
+    }
+  }
+  const core::Decision decision =
+      core::schedule(ledger_.cluster(), queue, running, *policy_, limit ? &*limit : nullptr);
 
   std::set<JobId> told;
   for (const core::Wait& wait : decision.waits) {

@@ -1,4 +1,4 @@
-// Starting, ending and taking up again: what happens to jobs that run.
+// Starting and ending: what happens to jobs that run.
 #include <signal.h>
 
 #include <algorithm>
@@ -10,26 +10,11 @@
 namespace aliquot::engine {
 namespace {
 
-// How long a client has to come back after the daemon was away.
-constexpr Millis kReattach = seconds(60);
-// How long what a gone client left behind may take to end.
-constexpr Millis kGonePatience = seconds(2);
-
 std::string signal_reason(int number) {
   const char* text = ::sigdescr_np(number);
   std::string name = text == nullptr ? "Unknown" : text;
   std::ranges::replace(name, ' ', '_');
   return fmt::format("RaisedSignal:{}({})", number, name);
-}
-
-void end_step_record(api::StepInfo& step, WallTime now, const api::StepEnd& end) {
-  step.end_ms = now.ms();
-  step.exit_code = end.exit_code;
-  step.exit_signal = end.exit_signal;
-  step.user_cpu_ms = end.user_cpu_ms;
-  step.system_cpu_ms = end.system_cpu_ms;
-  step.max_rss = end.max_rss;
-  step.state = end.exit_code == 0 && end.exit_signal == 0 ? "COMPLETED" : "FAILED";
 }
 
 }  // namespace
@@ -108,7 +93,8 @@ void Engine::start(Job& job, core::Placement placement) {
                               .start_ms = now.ms(),
                               .end_ms = std::nullopt,
                               .ntasks = 1,
-                              .cpus = job.info.cpus}));
+                              .cpus = job.info.cpus,
+                              .gpus = {}}));
   }
   actions_.push_back([this, id = job.id()] {
     Job* started = find(id);
@@ -149,7 +135,7 @@ void Engine::finish(Job& job, core::JobState state, std::string reason) {
   if (!ran) job.info.start_ms.reset();
   job.ending = Ending::none;
   for (auto& [number, step] : std::exchange(steps_[id], {})) {
-    end_step_record(step, clock_.wall(), {});
+    end_step_record(step, {});
     step.state = "CANCELLED";
     require(store_.save_step(step));
   }
@@ -245,7 +231,8 @@ void Engine::remember_use(Job& job, const node::ExitRecord& record) {
                             .cpus = info.cpus,
                             .user_cpu_ms = record.user_cpu_ms,
                             .system_cpu_ms = record.system_cpu_ms,
-                            .max_rss = record.max_rss}));
+                            .max_rss = record.max_rss,
+                            .gpus = {}}));
 }
 
 void Engine::on_ended(const node::ExitRecord& record) {
@@ -340,182 +327,27 @@ void Engine::enforce_times() {
   const WallTime now = clock_.wall();
   std::vector<JobId> over;
   std::vector<JobId> gone;
+  std::vector<JobId> late;
   for (const auto& [id, client] : clients_) {
     const Job* job = find(id);
-    if (job == nullptr || job->state != core::JobState::running) continue;
+    if (job == nullptr) continue;
+    if (job->state == core::JobState::pending && client.start_by && *client.start_by <= now) {
+      late.push_back(id);
+    }
+    if (job->state != core::JobState::running) continue;
     const auto left = time_left(*job);
     if (left && *left <= Millis(0)) over.push_back(id);
     if (client.reattach_by && *client.reattach_by <= now) gone.push_back(id);
   }
   for (const JobId id : over) end_processes(jobs_.at(id), Ending::timeout);
   for (const JobId id : gone) hang_up(id);
-}
-
-Answer<api::Allocation> Engine::begin_step(const Caller& caller, const std::string& id,
-                                           const api::StepSpec& spec) {
-  auto jobs = find_owned(caller, id);
-  if (!jobs) return tl::make_unexpected(jobs.error());
-  Job& job = *jobs->front();
-  if (job.state == core::JobState::pending) {
-    return refuse(409, "ESLURM_JOB_PENDING", "the job has not started");
+  for (const JobId id : late) {
+    const Granted granted = std::exchange(clients_.at(id).granted, nullptr);
+    finish(jobs_.at(id), core::JobState::cancelled, std::string(core::reason::kNone));
+    if (!granted) continue;
+    actions_.push_back(
+        [granted] { granted(refuse(409, "ESLURM_NODES_BUSY", "there was no room in time")); });
   }
-  if (job.state != core::JobState::running) {
-    return refuse(409, "ESLURM_ALREADY_DONE", "the job is ending");
-  }
-  if (spec.ntasks < 1 || spec.ntasks > 100'000 || spec.cpus_per_task < 1 ||
-      spec.cpus_per_task > 100'000) {
-    return refuse(400, "ESLURM_BAD_TASK_COUNT", "the number of tasks is out of range");
-  }
-  if (!spec.overlap && spec.cpus_per_task * spec.ntasks > job.info.cpus) {
-    return refuse(400, "ESLURM_TOO_MANY_REQUESTED_CPUS",
-                  fmt::format("the step wants {} CPUs, the job has {}",
-                              spec.cpus_per_task * spec.ntasks, job.info.cpus));
-  }
-  const std::int64_t number = next_step_[job.id()]++;
-  const StepOrder order{job.info, job.spec, job.mark, number, spec, caller.pid};
-  auto environment = executor_.admit_step(order);
-  if (!environment) return refuse(500, "ESLURM_JOB_LAUNCH", environment.error().message);
-  api::StepInfo step{.job_id = job.info.id,
-                     .id = std::to_string(number),
-                     .name = spec.name,
-                     .state = "RUNNING",
-                     .start_ms = clock_.wall().ms(),
-                     .end_ms = std::nullopt,
-                     .ntasks = spec.ntasks,
-                     .cpus = spec.ntasks * spec.cpus_per_task};
-  require(store_.save_step(step));
-  steps_[job.id()][number] = std::move(step);
-  return api::Allocation{job.info.id, number, *environment, job.info};
-}
-
-Answer<void> Engine::end_step(const Caller& caller, const std::string& id, std::int64_t number,
-                              const api::StepEnd& end) {
-  auto jobs = find_owned(caller, id);
-  if (!jobs) return tl::make_unexpected(jobs.error());
-  Job& job = *jobs->front();
-  auto& steps = steps_[job.id()];
-  const auto step = steps.find(number);
-  if (step == steps.end()) {
-    return refuse(404, "ESLURM_ALREADY_DONE", "there is no such step running");
-  }
-  end_step_record(step->second, clock_.wall(), end);
-  require(store_.save_step(step->second));
-  steps.erase(step);
-  // DerivedExitCode is the highest of the steps.
-  if (end.exit_code > job.info.derived_exit_code) job.info.derived_exit_code = end.exit_code;
-  if (end.exit_signal > job.info.derived_exit_signal)
-    job.info.derived_exit_signal = end.exit_signal;
-  save(job);
-  return {};
-}
-
-Answer<void> Engine::end_allocation(const Caller& caller, const std::string& id,
-                                    const api::StepEnd& end) {
-  auto jobs = find_owned(caller, id);
-  if (!jobs) return tl::make_unexpected(jobs.error());
-  const auto client = clients_.find(jobs->front()->id());
-  if (client == clients_.end()) {
-    return refuse(409, "ESLURM_ALREADY_DONE", "this is no interactive job");
-  }
-  client->second.end = end;
-  return {};
-}
-
-Answer<JobId> Engine::attach(const Caller& caller, const std::string& id) {
-  auto jobs = find_owned(caller, id);
-  if (!jobs) return tl::make_unexpected(jobs.error());
-  const Job& job = *jobs->front();
-  const auto client = clients_.find(job.id());
-  if (client == clients_.end() || client->second.attached) {
-    return refuse(409, "ESLURM_ALREADY_DONE", "there is nothing to attach to");
-  }
-  client->second.attached = true;
-  client->second.reattach_by.reset();
-  client->second.pid = caller.pid;
-  return job.id();
-}
-
-void Engine::hang_up(JobId id) {
-  Job* job = find(id);
-  const auto client = clients_.find(id);
-  if (job == nullptr || client == clients_.end()) return;
-  client->second.attached = false;
-  client->second.reattach_by.reset();
-  if (job->state == core::JobState::pending) {
-    job->info.cancelled_by = job->info.uid;
-    return finish(*job, core::JobState::cancelled, job->info.reason);
-  }
-  if (job->state == core::JobState::completing) return;
-  end_processes(*job, Ending::none);
-}
-
-void Engine::hang_up_step(JobId id, std::int64_t number) {
-  const auto job_steps = steps_.find(id);
-  if (job_steps == steps_.end()) return;
-  const auto step = job_steps->second.find(number);
-  if (step == job_steps->second.end()) return;
-  end_step_record(step->second, clock_.wall(), {});
-  step->second.state = "CANCELLED";
-  require(store_.save_step(step->second));
-  job_steps->second.erase(step);
-}
-
-Result<void> Engine::recover() {
-  last_id_ = TRY(store_.last_id());
-  std::vector<Job> live = TRY(store_.load_live());
-  const core::Node& node = ledger_.cluster().node(0);
-  for (Job& loaded : live) {
-    const api::JobInfo was = loaded.info;
-    if (const auto fine = read_spec(loaded); !fine) {
-      // The machine has changed since: it stays visible, for its owner to cancel.
-      loaded.hold = loaded.state == core::JobState::pending ? Hold::admin : loaded.hold;
-      loaded.info.reason_detail = fine.error().error.message;
-    }
-    if (!was.array_pending.empty()) loaded.waiting = TRY(core::parse_array(was.array_pending));
-    const JobId id = loaded.id();
-    Job& job = jobs_.emplace(id, std::move(loaded)).first->second;
-    if (!core::is_active(job.state)) continue;
-
-    // What it was granted, not what it would be granted now.
-    job.info.cpus = was.cpus;
-    job.info.memory = was.memory;
-    core::Use use{.node = 0, .cpus = kOneCpu * was.cpus, .memory = Bytes(was.memory), .gpus = {}};
-    for (const api::GpuHold& held : was.gpus) {
-      const auto gpu = std::ranges::find(node.gpus, GpuId(held.uuid), &core::Gpu::id);
-      if (gpu == node.gpus.end()) continue;  // gone, and so nobody else's
-      use.gpus.push_back({.gpu = static_cast<core::GpuIndex>(gpu - node.gpus.begin()),
-                          .portion = {Bytes(held.memory), Compute(held.compute)},
-                          .whole = held.whole});
-    }
-    if (const auto granted = ledger_.grant(id, std::move(use)); !granted) {
-      return fail(granted.error().code, "job {} cannot hold what it held: {}", id,
-                  granted.error().message);
-    }
-    for (api::StepInfo& step : TRY(store_.steps(id))) {
-      if (step.id == "batch") continue;
-      const std::int64_t number = std::stoll(step.id);
-      next_step_[id] = std::max(next_step_[id], number + 1);
-      if (!step.end_ms) steps_[id][number] = std::move(step);
-    }
-    if (!job.spec.batch) {
-      clients_[id] = {.granted = nullptr,
-                      .pid = {},
-                      .attached = false,
-                      .end = std::nullopt,
-                      .reattach_by = clock_.wall() + kReattach};
-    }
-  }
-  for (auto& [id, job] : jobs_) {
-    if (!core::is_active(job.state)) continue;
-    if (job.spec.batch) executor_.adopt(job);
-    if (job.state != core::JobState::completing) continue;
-    if (job.spec.batch) {
-      executor_.command(id, node::CancelCommand{});
-    } else {
-      executor_.end_allocation(job, kGonePatience);
-    }
-  }
-  return {};
 }
 
 }  // namespace aliquot::engine

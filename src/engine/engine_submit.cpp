@@ -9,17 +9,10 @@
 namespace aliquot::engine {
 namespace {
 
-constexpr std::size_t kMaxName = 1'024;
 constexpr std::size_t kMaxPath = 4'096;
+constexpr std::size_t kMaxScript = std::size_t{4} << 20U;  // Slurm's
 constexpr std::int64_t kMaxCount = 1'000'000;
 constexpr std::int64_t kMaxMillis = std::int64_t{1} << 50U;
-
-// Text that is shown to others must not steer their terminals, or break lines.
-bool is_clean(std::string_view text, std::size_t longest) {
-  return text.size() <= longest && std::ranges::none_of(text, [](char c) {
-           return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
-         });
-}
 
 bool in_range(const std::optional<std::int64_t>& value, std::int64_t least, std::int64_t most) {
   return !value || (*value >= least && *value <= most);
@@ -30,10 +23,8 @@ Answer<void> check_texts(const api::JobSpec& spec) {
        {&spec.name, &spec.partition, &spec.account, &spec.qos, &spec.comment, &spec.reservation,
         &spec.licenses, &spec.wckey, &spec.mail_type, &spec.mail_user, &spec.submit_host,
         &spec.constraint}) {
-    if (!is_clean(*text, kMaxName)) {
-      return refuse(400, "ESLURM_INVALID_JOB_TEXT",
-                    "a name or text of the job holds control characters or is too long");
-    }
+    // They are shown to others: they must not steer their terminals, or break lines.
+    if (const auto fine = check_shown(*text); !fine) return fine;
   }
   for (const std::string& path : {spec.work_dir, spec.command, spec.std_out.value_or(""),
                                   spec.std_err.value_or(""), spec.std_in.value_or("")}) {
@@ -71,6 +62,9 @@ Answer<void> check_numbers(const api::JobSpec& spec) {
     if (!in_range(size, 0, std::int64_t{1} << 55U)) {
       return refuse(400, "ESLURM_INVALID_TASK_MEMORY", "the memory is out of range");
     }
+  }
+  if (spec.immediate_s < 0 || spec.immediate_s > kMaxCount) {
+    return refuse(400, "ESLURM_INVALID_TIME_VALUE", "--immediate is out of range");
   }
   for (const auto& time : {spec.time_limit_ms, spec.begin_ms, spec.deadline_ms}) {
     if (!in_range(time, 0, kMaxMillis)) {
@@ -188,6 +182,9 @@ Answer<Job> Engine::check(const Caller& caller, api::JobSpec spec) {
   if (spec.batch && !spec.script.starts_with("#!")) {
     return refuse(400, "ESLURM_JOB_SCRIPT_MISSING", "a batch script starts with #!");
   }
+  if (spec.script.find('\0') != std::string::npos || spec.script.size() > kMaxScript) {
+    return refuse(400, "ESLURM_INVALID_JOB_TEXT", "the script holds a zero byte or is too large");
+  }
   if (!spec.batch && !spec.array.empty()) {
     return refuse(400, "ESLURM_INVALID_ARRAY", "only batch jobs can be arrays");
   }
@@ -289,11 +286,16 @@ Answer<JobId> Engine::allocate(const Caller& caller, api::JobSpec spec, Granted 
   spec.batch = false;
   auto job = check(caller, std::move(spec));
   if (!job) return tl::make_unexpected(job.error());
-  if (job->spec.immediate && !core::place_by_scan(ledger_.cluster(), job->shape, *policy_)) {
+  if (job->spec.immediate && job->spec.immediate_s <= 1 &&
+      !core::place_by_scan(ledger_.cluster(), job->shape, *policy_)) {
     return refuse(409, "ESLURM_NODES_BUSY", "there is no room now");
   }
   Job& added = add(std::move(*job));
-  clients_[added.id()] = {.granted = std::move(granted), .pid = caller.pid, .attached = true};
+  Client& client = clients_[added.id()];
+  client = {.granted = std::move(granted), .pid = caller.pid, .attached = true};
+  if (added.spec.immediate) {
+    client.start_by = clock_.wall() + seconds(std::max<std::int64_t>(added.spec.immediate_s, 1));
+  }
   return added.id();
 }
 

@@ -18,6 +18,30 @@ void Engine::redact(const Caller& caller, api::JobInfo& info) const {
   info.std_err.clear();
   info.std_in.clear();
   info.comment.clear();
+  info.reason_detail.clear();  // it may name its files
+}
+
+// Slurm's word in ours. `aliquot why` looks closer, for one job.
+std::string Engine::wait_sentence(const Job& job) const {
+  namespace reason = core::reason;
+  const api::JobInfo& info = job.info;
+  const std::string& why = info.reason;
+  if (job.state != core::JobState::pending || !info.reason_detail.empty()) return "";
+  if (why == reason::kResources) return "there is not enough room for it now";
+  if (why == reason::kPriority) return "jobs before it wait for the room it needs";
+  if (why == reason::kDependency) return "it waits for " + info.dependency;
+  if (why == reason::kDependencyNever) return "what it waits for cannot happen any more";
+  if (why == reason::kBeginTime) return "it is not to start yet";
+  if (why == reason::kHeldUser) return fmt::format("held: 'scontrol release {}'", info.id);
+  if (why == reason::kHeldAdmin) return "held by an administrator";
+  if (why == reason::kTaskLimit) return "as many of its array run as may run at once";
+  if (why == reason::kTimeLimit) return "its time limit is longer than the partition's";
+  if (why == reason::kNotAvailable && drained_)
+    return "the machine is drained: " + drained_->reason;
+  if (why == kUserGpuLimit) {
+    return fmt::format("its user may hold {} GPUs at once", settings_.gpus_per_user.value_or(0));
+  }
+  return "";
 }
 
 Answer<std::string> Engine::list(const Caller& caller, const std::string& id,
@@ -47,7 +71,7 @@ Answer<std::string> Engine::list(const Caller& caller, const std::string& id,
     if (query.id && job.info.id != *query.id && job.info.array_job_id != *query.id) continue;
     const auto steps = steps_.find(live);
     if (owns(caller, job.info) && steps == steps_.end()) {
-      list.add(job.info);
+      list.add(job.info, wait_sentence(job));
       continue;
     }
     api::JobInfo shown = job.info;
@@ -75,6 +99,7 @@ Answer<api::JobInfo> Engine::show(const Caller& caller, const std::string& id) {
       return refuse(404, "ESLURM_INVALID_JOB_ID", "there is no job " + id);
     }
     info = job->info;
+    if (auto why = wait_sentence(*job); !why.empty()) info.reason_detail = std::move(why);
   } else {
     const auto over = store_.load(wanted);
     if (!over) return refuse(404, "ESLURM_INVALID_JOB_ID", over.error().message);
@@ -132,7 +157,11 @@ Answer<api::WhyInfo> Engine::why(const Caller& caller, const std::string& id) {
       why.sentences.push_back(
           fmt::format("What is left of its dependencies: {}.", info->dependency));
     }
-    if (drained_) why.sentences.push_back("The machine is drained: " + *drained_);
+    if (drained_) why.sentences.push_back("The machine is drained: " + drained_->reason);
+    return why;
+  }
+  if (job->info.reason == kUserGpuLimit) {
+    why.sentences.push_back(fmt::format("It waits because {}.", wait_sentence(*job)));
     return why;
   }
   const auto refusal = core::explain_refusal(ledger_.cluster(), job->shape);
@@ -210,7 +239,12 @@ api::ClusterInfo Engine::cluster_info() const {
                     : full   ? "allocated"
                     : busy   ? "mixed"
                              : "idle";
-  info.node.reason = drained_.value_or("");
+  if (drained_) {
+    info.node.reason = drained_->reason;
+    const auto user = users_.find(Uid(drained_->uid));
+    info.node.reason_user = user ? user->name : std::to_string(drained_->uid);
+    info.node.reason_ms = drained_->since_ms;
+  }
   for (const Partition& partition : settings_.partitions) {
     api::PartitionInfo shown{.name = partition.name,
                              .is_default = partition.is_default,
@@ -231,6 +265,9 @@ api::ClusterInfo Engine::cluster_info() const {
       {"AliquotVersion", ALIQUOT_VERSION},
       {"AliquotPolicy", std::string(policy_->name())},
   };
+  if (settings_.gpus_per_user) {
+    info.config["MaxGpusPerUser"] = std::to_string(*settings_.gpus_per_user);
+  }
   return info;
 }
 

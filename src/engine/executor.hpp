@@ -30,6 +30,8 @@ struct StepOrder {
   std::int64_t step = 0;
   api::StepSpec step_spec;
   node::Pid caller;
+  Uid caller_uid;
+  std::optional<std::vector<api::GpuHold>> gpus = {};  // some of the job's; absent: all of them
 };
 
 // Who hears of it. The attempt tells a run from the one before a requeue.
@@ -66,6 +68,8 @@ class Executor {
   virtual Result<std::vector<std::string>> admit(const StartOrder& order, node::Pid caller) = 0;
   virtual Result<std::vector<std::string>> admit_step(const StepOrder& order) = 0;
   virtual void signal_allocation(const Job& job, int number) = 0;
+  // The processes of one step, of a job of any kind.
+  virtual void signal_step(const Job& job, std::int64_t step, int number) = 0;
   virtual void freeze_allocation(const Job& job, bool frozen) = 0;
   // Asks its processes to end, kills what is left after patience; on_ended follows.
   virtual void end_allocation(const Job& job, Millis patience) = 0;

@@ -42,6 +42,9 @@ class FakeExecutor final : public Executor {
     return std::vector<std::string>{"SLURM_STEP_ID=" + std::to_string(order.step)};
   }
   void signal_allocation(const Job&, int) override {}
+  void signal_step(const Job& job, std::int64_t step, int number) override {
+    step_signals.push_back(fmt::format("{}.{} {}", job.info.id, step, number));
+  }
   void freeze_allocation(const Job&, bool) override {}
   void end_allocation(const Job& job, Millis) override {
     node::ExitRecord record;
@@ -81,6 +84,7 @@ class FakeExecutor final : public Executor {
   std::vector<std::pair<std::int64_t, std::string>> commands;
   std::set<std::pair<std::int64_t, std::int64_t>> adopted;
   std::set<std::int64_t> forgotten;
+  std::vector<std::string> step_signals;  // "job.step number"
   std::vector<node::ExitRecord> ending;
 
  private:

@@ -247,6 +247,11 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
                             }}})},
             {"schedule", table("schedule", {{"policy", one_of(settings.policy, policies)}})},
             {"jobs", table("jobs", {{"memory_per_cpu", size_into(settings.memory_per_cpu)},
+                                    {"gpus_per_user",
+                                     [&](const Place& place) -> Result<void> {
+                                       settings.gpus_per_user = TRY(place.number(1, 1'000'000));
+                                       return {};
+                                     }},
                                     {"kill_wait", span_into(settings.kill_wait)},
                                     {"min_job_age", span_into(settings.min_job_age)}})},
             {"monitor",

@@ -41,6 +41,7 @@ struct Settings {
   // For jobs that say none. Absent: nothing is set aside and nothing enforced, as in a Slurm that
   // does not count memory.
   std::optional<Bytes> memory_per_cpu = {};
+  std::optional<std::int64_t> gpus_per_user = {};  // at once; absent: as many as there are
   Millis kill_wait = seconds(30);
   Millis min_job_age = seconds(300);  // for which what is over stays in squeue's sight
 

@@ -70,9 +70,10 @@ default = true
 }
 
 TEST(Settings, AMistakeIsNamedWithItsLine) {
-  EXPECT_EQ(complaint("\n[jobs]\nkill_wiat = 3\n"),
-            "x.toml:3: jobs.kill_wiat: there is no such setting; known here: kill_wait, "
-            "memory_per_cpu, min_job_age");
+  EXPECT_EQ(
+      complaint("\n[jobs]\nkill_wiat = 3\n"),
+      "x.toml:3: jobs.kill_wiat: there is no such setting; known here: gpus_per_user, kill_wait, "
+      "memory_per_cpu, min_job_age");
   EXPECT_EQ(complaint("[gpu]\nmps_per_gpu = \"many\"\n"),
             "x.toml:2: gpu.mps_per_gpu: expected a whole number from 1 to 1000000");
   EXPECT_EQ(complaint("[schedule]\npolicy = \"magic\"\n").substr(0, 40),

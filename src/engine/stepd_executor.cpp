@@ -19,6 +19,17 @@ namespace aliquot::engine {
 
 namespace asio = boost::asio;
 
+namespace {
+
+// Who connected may have ended, with another holding its end of the socket, and its pid be somebody
+// else's by now: that one must not land in the job's group, where the job's owner can kill it.
+Result<void> check_client(node::Pid pid, Uid uid) {
+  if (node::runs_as(pid, uid)) return {};
+  return fail(Error::Code::permission_denied, "process {} is not the one that asked", pid);
+}
+
+}  // namespace
+
 struct StepdExecutor::Watch {
   // A job that is still on its way; commands wait until it has arrived.
   std::vector<node::Command> waiting;
@@ -55,11 +66,14 @@ node::Limits StepdExecutor::limits_of(const api::JobInfo& job) const {
   if (job.memory > 0) limits.memory = Bytes(job.memory);
   // Every GPU that was not granted is out of sight; without any GPU the driver is, too.
   std::vector<int> others;
+  std::vector<int> own;
   for (const gpu::Device& device : options_.gpus) {
     const bool granted = std::ranges::any_of(
         job.gpus, [&](const api::GpuHold& held) { return held.uuid == device.gpu.id.value(); });
-    if (!granted && device.minor) others.push_back(*device.minor);
+    if (device.minor) (granted ? own : others).push_back(*device.minor);
   }
+  // Slices of one GPU share its node: whoever has one must open it.
+  std::erase_if(others, [&](int minor) { return std::ranges::find(own, minor) != own.end(); });
   if (!options_.standin) limits.hidden_devices = node::nvidia_devices(others, job.gpus.empty());
   return limits;
 }
@@ -215,6 +229,7 @@ void StepdExecutor::command(JobId id, const node::Command& command) {
 Result<std::vector<std::string>> StepdExecutor::admit(const StartOrder& order, node::Pid caller) {
   const node::Group group{JobId(order.job.id)};
   if (cgroups_.available()) {
+    TRY(check_client(caller, Uid(order.job.uid)));
     TRY(cgroups_.create(group, limits_of(order.job)));
     TRY(cgroups_.add(group, caller));
   }
@@ -230,7 +245,14 @@ Result<std::vector<std::string>> StepdExecutor::admit(const StartOrder& order, n
 Result<std::vector<std::string>> StepdExecutor::admit_step(const StepOrder& order) {
   const node::Group group{JobId(order.job.id), order.step};
   if (cgroups_.available()) {
-    TRY(cgroups_.create(group, {}));
+    TRY(check_client(order.caller, order.caller_uid));
+    node::Limits limits;
+    if (order.gpus) {
+      api::JobInfo narrowed = order.job;
+      narrowed.gpus = *order.gpus;
+      limits.hidden_devices = limits_of(narrowed).hidden_devices;
+    }
+    TRY(cgroups_.create(group, limits));
     TRY(cgroups_.add(group, order.caller));
   }
   return node::step_environment({.job = order.job,
@@ -242,12 +264,24 @@ Result<std::vector<std::string>> StepdExecutor::admit_step(const StepOrder& orde
                                  .socket = options_.socket},
                                 {.step = order.step,
                                  .ntasks = order.step_spec.ntasks,
-                                 .cpus_per_task = order.step_spec.cpus_per_task});
+                                 .cpus_per_task = order.step_spec.cpus_per_task,
+                                 .gpus = order.gpus});
 }
 
 void StepdExecutor::signal_allocation(const Job& job, int number) {
   keeper_.post([mark = job.mark, number] {
     node::signal_processes(node::find_processes({.mark = mark}), number);
+  });
+}
+
+void StepdExecutor::signal_step(const Job& job, std::int64_t step, int number) {
+  keeper_.post([mark = job.mark, step, number] {
+    const node::Search search{.mark = mark, .step = step};
+    if (number == SIGKILL) {
+      node::kill_tree(search, seconds(5));
+    } else {
+      node::signal_processes(node::find_processes(search), number);
+    }
   });
 }
 

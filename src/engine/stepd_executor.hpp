@@ -54,6 +54,7 @@ class StepdExecutor final : public Executor {
   void command(JobId job, const node::Command& command) override;
   Result<std::vector<std::string>> admit(const StartOrder& order, node::Pid caller) override;
   Result<std::vector<std::string>> admit_step(const StepOrder& order) override;
+  void signal_step(const Job& job, std::int64_t step, int number) override;
   void signal_allocation(const Job& job, int number) override;
   void freeze_allocation(const Job& job, bool frozen) override;
   void end_allocation(const Job& job, Millis patience) override;

@@ -155,6 +155,8 @@ Result<Store> Store::open(const std::filesystem::path& path) {
       db.exec("PRAGMA user_version = " + std::to_string(kSchema));
       transaction.commit();
     }
+    // Newer than the version: an older program does without.
+    db.exec("CREATE TABLE IF NOT EXISTS notes(name TEXT PRIMARY KEY, text TEXT NOT NULL)");
     return Store(std::move(database));
   });
 }
@@ -169,6 +171,27 @@ Result<std::int64_t> Store::last_id() {
     auto& query = database_->prepared("SELECT max(id) FROM jobs");
     query.executeStep();
     return query.getColumn(0).getInt64();
+  });
+}
+
+Result<void> Store::save_note(const std::string& name, const std::optional<std::string>& text) {
+  return guarded([&]() -> Result<void> {
+    database_->begin();
+    auto& query = database_->prepared(text ? "INSERT OR REPLACE INTO notes VALUES(?,?)"
+                                           : "DELETE FROM notes WHERE name = ?");
+    query.bind(1, name);
+    if (text) query.bind(2, *text);
+    query.exec();
+    return {};
+  });
+}
+
+Result<std::optional<std::string>> Store::note(const std::string& name) {
+  return guarded([&]() -> Result<std::optional<std::string>> {
+    auto& query = database_->prepared("SELECT text FROM notes WHERE name = ?");
+    query.bind(1, name);
+    if (!query.executeStep()) return std::nullopt;
+    return query.getColumn(0).getString();
   });
 }
 

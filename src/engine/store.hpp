@@ -58,6 +58,10 @@ class Store {
   // Whether an earlier job of this user and name is left.
   Result<bool> has_earlier(Uid uid, const std::string& name, JobId before);
 
+  // What is no job's: a text under a name; nothing removes it.
+  Result<void> save_note(const std::string& name, const std::optional<std::string>& text);
+  Result<std::optional<std::string>> note(const std::string& name);
+
   // Scripts and environments of what has been over since then.
   Result<void> drop_payloads(WallTime over_since);
 

@@ -71,8 +71,14 @@ std::unique_ptr<Devices> no_devices(std::string why) {
   return std::make_unique<NoDevices>(std::move(why));
 }
 
+std::string mig_profile(std::string_view name) {
+  constexpr std::string_view kWord = " MIG ";
+  const auto at = name.find(kWord);
+  return at == name.npos ? "" : to_lower(name.substr(at + kWord.size()));
+}
+
 std::string short_model(std::string_view name) {
-  std::string words = to_lower(name);
+  std::string words = to_lower(name.substr(0, name.find(" MIG ")));
   std::ranges::replace(words, '-', ' ');
   std::string model;
   for (const auto word : split(words, ' ')) {

@@ -26,7 +26,9 @@ struct Device {
   std::string name = {};          // as the driver says it: "NVIDIA H200"
   std::int64_t index = 0;         // as nvidia-smi counts
   std::optional<int> minor = {};  // of /dev/nvidia<minor>; none for simulated GPUs
-  std::string pci_bus = {};       // "00000000:18:00.0"
+  // A MIG slice: which of its GPU's, whose index and minor the others are.
+  std::optional<unsigned> slice = {};
+  std::string pci_bus = {};  // "00000000:18:00.0"
   bool simulated = false;
 };
 
@@ -78,6 +80,9 @@ Result<std::unique_ptr<Devices>> open_devices(const std::optional<StandIn>& stan
 
 // A machine without GPUs; why is for people.
 std::unique_ptr<Devices> no_devices(std::string why);
+
+// "NVIDIA A100-SXM4-80GB MIG 1g.10gb" is "1g.10gb"; empty for what is no slice.
+std::string mig_profile(std::string_view name);
 
 // "NVIDIA A100-SXM4-80GB" is "a100", "NVIDIA TITAN RTX" is "titanrtx": what users write in
 // --gres=gpu:a100:1.

@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <thread>
 
 #include "gpu/fake_devices.hpp"
+#include "gpu/nvml_devices.hpp"
 
 namespace aliquot::gpu {
 namespace {
@@ -27,6 +29,100 @@ TEST(ShortModel, IsWhatUsersWrite) {
   EXPECT_EQ(short_model("NVIDIA L40S"), "l40s");
   EXPECT_EQ(short_model("NVIDIA"), "gpu");
   EXPECT_EQ(short_model(""), "gpu");
+}
+
+TEST(MigProfile, IsTheEndOfASlicesName) {
+  EXPECT_EQ(mig_profile("NVIDIA A100-SXM4-80GB MIG 1g.10gb"), "1g.10gb");
+  EXPECT_EQ(mig_profile("NVIDIA H200 MIG 3g.71gb+me"), "3g.71gb+me");
+  EXPECT_EQ(mig_profile("NVIDIA H200"), "");
+  EXPECT_EQ(short_model("NVIDIA A100-SXM4-80GB MIG 1g.10gb"), "a100");
+}
+
+// A driver with two GPUs, the second in MIG mode with slices 0 and 2. A handle is its number.
+namespace mig {
+nvml::Device device(std::uintptr_t number) { return reinterpret_cast<nvml::Device>(number); }
+std::uintptr_t number(nvml::Device device) { return reinterpret_cast<std::uintptr_t>(device); }
+void put(char* out, unsigned size, const std::string& text) {
+  std::snprintf(out, size, "%s", text.c_str());
+}
+
+NvmlLibrary library() {
+  NvmlLibrary nvml;
+  nvml.init = [] { return nvml::kSuccess; };
+  nvml.shutdown = [] { return nvml::kSuccess; };
+  nvml.error_string = [](nvml::Return) { return "bad"; };
+  nvml.driver_version = [](char* out, unsigned size) {
+    put(out, size, "580.1");
+    return nvml::kSuccess;
+  };
+  nvml.count = [](unsigned* out) {
+    *out = 2;
+    return nvml::kSuccess;
+  };
+  nvml.handle = [](unsigned index, nvml::Device* out) {
+    *out = device(index + 1);
+    return nvml::kSuccess;
+  };
+  nvml.uuid = [](nvml::Device one, char* out, unsigned size) {
+    put(out, size, (number(one) >= 10 ? "MIG-" : "GPU-") + std::to_string(number(one)));
+    return nvml::kSuccess;
+  };
+  nvml.name = [](nvml::Device one, char* out, unsigned size) {
+    put(out, size,
+        number(one) >= 10 ? "NVIDIA A100-SXM4-80GB MIG 1g.10gb" : "NVIDIA A100-SXM4-80GB");
+    return nvml::kSuccess;
+  };
+  nvml.pci = [](nvml::Device, nvml::PciInfo*) { return nvml::kNotSupported; };
+  nvml.minor = [](nvml::Device one, unsigned* out) {
+    *out = static_cast<unsigned>(number(one)) - 1;
+    return nvml::kSuccess;
+  };
+  nvml.memory = [](nvml::Device one, nvml::Memory* out) {
+    out->total = static_cast<unsigned long long>(gib(number(one) >= 10 ? 10 : 80).value());
+    out->used = number(one) * 1024;
+    return nvml::kSuccess;
+  };
+  nvml.utilization = [](nvml::Device one, nvml::Utilization* out) {
+    *out = {50, 0};
+    return number(one) >= 10 ? nvml::kNotSupported : nvml::kSuccess;
+  };
+  nvml.mig_mode = [](nvml::Device one, unsigned* now, unsigned* pending) {
+    *now = *pending = number(one) == 2 ? 1 : 0;
+    return nvml::kSuccess;
+  };
+  nvml.most_slices = [](nvml::Device, unsigned* out) {
+    *out = 7;
+    return nvml::kSuccess;
+  };
+  nvml.slice_handle = [](nvml::Device one, unsigned slice, nvml::Device* out) {
+    if (number(one) != 2 || (slice != 0 && slice != 2)) return nvml::kNotFound;
+    *out = device(10 + slice);
+    return nvml::kSuccess;
+  };
+  return nvml;
+}
+}  // namespace mig
+
+TEST(NvmlDevices, AGpuInMigModeIsItsSlices) {
+  const auto devices = NvmlDevices::create(mig::library(), false);
+  ASSERT_TRUE(devices) << devices.error().message;
+  const auto list = (*devices)->list();
+  ASSERT_TRUE(list);
+  ASSERT_EQ(list->size(), 3U);
+  EXPECT_EQ(list->at(0).gpu.mig_profile, "");
+  const auto& slice = list->at(2);
+  EXPECT_EQ(slice.gpu.id, GpuId("MIG-12"));
+  EXPECT_EQ(slice.gpu.model, "a100");
+  EXPECT_EQ(core::model_name(slice.gpu), "a100_1g.10gb");
+  EXPECT_EQ(slice.gpu.memory, gib(10));
+  EXPECT_EQ(slice.index, 1);
+  EXPECT_EQ(slice.minor, 1);
+  EXPECT_EQ(slice.slice, 2U);
+  const auto samples = (*devices)->sample();
+  ASSERT_TRUE(samples) << samples.error().message;
+  EXPECT_EQ(samples->at(2).id, GpuId("MIG-12"));
+  EXPECT_EQ(samples->at(2).memory_used, Bytes(12 * 1024));
+  EXPECT_EQ(samples->at(0).utilisation, Compute(5'000));
 }
 
 TEST(NoDevices, HaveNothingAndSayWhy) {

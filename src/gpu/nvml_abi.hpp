@@ -7,6 +7,7 @@ namespace aliquot::gpu::nvml {
 using Return = int;
 inline constexpr Return kSuccess = 0;
 inline constexpr Return kNotSupported = 3;
+inline constexpr Return kNotFound = 6;
 inline constexpr Return kInsufficientSize = 7;
 inline constexpr Return kGpuLost = 15;
 inline constexpr Return kResetRequired = 16;

@@ -63,6 +63,11 @@ Result<NvmlLibrary> NvmlLibrary::load(const std::string& path) {
   if (!find(library, "nvmlDeviceGetMPSComputeRunningProcesses_v3", &nvml.mps_processes)) {
     find(library, "nvmlDeviceGetMPSComputeRunningProcesses_v2", &nvml.mps_processes);
   }
+  if (!find(library, "nvmlDeviceGetMigMode", &nvml.mig_mode) ||
+      !find(library, "nvmlDeviceGetMaxMigDeviceCount", &nvml.most_slices) ||
+      !find(library, "nvmlDeviceGetMigDeviceHandleByIndex", &nvml.slice_handle)) {
+    nvml.mig_mode = nullptr;
+  }
   return nvml;
 }
 
@@ -109,8 +114,38 @@ Result<NvmlDevices::Amounts> NvmlDevices::amounts(nvml::Device device) const {
   return Amounts{to_bytes(memory.total), to_bytes(memory.used)};
 }
 
-// Nothing: it is lost.
-Result<std::optional<Device>> NvmlDevices::describe(unsigned index) {
+bool NvmlDevices::is_sliced(nvml::Device gpu) const {
+  unsigned now = 0;
+  unsigned after_reset = 0;
+  return library_.mig_mode != nullptr &&
+         library_.mig_mode(gpu, &now, &after_reset) == nvml::kSuccess && now == 1;
+}
+
+// Nothing: there is no such slice.
+Result<std::optional<Device>> NvmlDevices::describe_slice(const Device& parent, nvml::Device gpu,
+                                                          unsigned slice) const {
+  nvml::Device handle = nullptr;
+  auto code = library_.slice_handle(gpu, slice, &handle);
+  if (code == nvml::kNotFound) return std::nullopt;
+  std::array<char, nvml::kTextSize> uuid{};
+  std::array<char, nvml::kTextSize> name{};
+  if (code == nvml::kSuccess) code = library_.uuid(handle, uuid.data(), uuid.size());
+  if (code == nvml::kSuccess) code = library_.name(handle, name.data(), name.size());
+  if (code != nvml::kSuccess) {
+    return error(fmt::format("slice {} of GPU {}", slice, parent.index), code);
+  }
+  Device device = parent;
+  device.gpu.id = GpuId(uuid.data());
+  device.name = name.data();
+  device.slice = slice;
+  auto profile = mig_profile(device.name);
+  if (profile.empty()) profile = "mig";
+  device.gpu.mig_profile = device.gpu.model + "_" + profile;
+  device.gpu.memory = TRY(amounts(handle)).total;
+  return device;
+}
+
+Result<std::optional<std::vector<Device>>> NvmlDevices::describe(unsigned index) {
   nvml::Device handle = nullptr;
   std::array<char, nvml::kTextSize> uuid{};
   std::array<char, nvml::kTextSize> name{};
@@ -134,7 +169,17 @@ Result<std::optional<Device>> NvmlDevices::describe(unsigned index) {
   if (!device.simulated && library_.minor(handle, &minor) == nvml::kSuccess) {
     device.minor = static_cast<int>(minor);
   }
-  return device;
+  if (!is_sliced(handle)) return std::vector{std::move(device)};
+  // A GPU in MIG mode runs nothing itself.
+  std::vector<Device> slices;
+  unsigned most = 0;
+  if (library_.most_slices(handle, &most) != nvml::kSuccess) most = 0;
+  for (unsigned slice = 0; slice < most; ++slice) {
+    if (auto found = TRY(describe_slice(device, handle, slice))) {
+      slices.push_back(std::move(*found));
+    }
+  }
+  return slices;
 }
 
 Result<void> NvmlDevices::discover() {
@@ -144,9 +189,11 @@ Result<void> NvmlDevices::discover() {
   }
   std::vector<Device> found;
   for (unsigned index = 0; index < count; ++index) {
-    if (auto device = TRY(describe(index))) {
-      simulated_ = simulated_ || device->simulated;
-      found.push_back(std::move(*device));
+    const auto devices = TRY(describe(index));
+    if (!devices) continue;
+    for (const Device& device : *devices) {
+      simulated_ = simulated_ || device.simulated;
+      found.push_back(device);
     }
   }
   for (auto& before : known_) {
@@ -206,10 +253,15 @@ Result<std::optional<Sample>> NvmlDevices::sample_one(const Device& device) cons
     if (is_lost(code)) return std::nullopt;
     return error(fmt::format("GPU {}", device.index), code);
   }
+  if (device.slice) {
+    const auto code = library_.slice_handle(handle, *device.slice, &handle);
+    if (code == nvml::kNotFound || is_lost(code)) return std::nullopt;
+    if (code != nvml::kSuccess) return error(fmt::format("a slice of GPU {}", device.index), code);
+  }
   nvml::Utilization utilization{};
   const auto code = library_.utilization(handle, &utilization);
   if (is_lost(code)) return std::nullopt;
-  // A GPU in MIG mode has no utilisation of its own.
+  // A slice has none, as far as this driver says.
   if (code != nvml::kSuccess && code != nvml::kNotSupported) {
     return error(fmt::format("utilisation of GPU {}", device.index), code);
   }

@@ -28,6 +28,10 @@ struct NvmlLibrary {
   nvml::Return (*memory_v2)(nvml::Device, nvml::MemoryV2*) = nullptr;  // since driver 510
   GetProcesses compute_processes = nullptr;                            // since 450
   GetProcesses mps_processes = nullptr;                                // since 470
+  // MIG; since 450, all of them or none.
+  nvml::Return (*mig_mode)(nvml::Device, unsigned*, unsigned*) = nullptr;
+  nvml::Return (*most_slices)(nvml::Device, unsigned*) = nullptr;
+  nvml::Return (*slice_handle)(nvml::Device, unsigned, nvml::Device*) = nullptr;
 
   // path as dlopen takes it.
   static Result<NvmlLibrary> load(const std::string& path);
@@ -54,7 +58,12 @@ class NvmlDevices final : public Devices {
   };
 
   Result<void> discover();
-  Result<std::optional<Device>> describe(unsigned index);
+  // What can be granted of a GPU: itself, or its slices where it is in MIG mode. Nothing: it is
+  // lost.
+  Result<std::optional<std::vector<Device>>> describe(unsigned index);
+  Result<std::optional<Device>> describe_slice(const Device& parent, nvml::Device gpu,
+                                               unsigned slice) const;
+  [[nodiscard]] bool is_sliced(nvml::Device gpu) const;
   Result<Amounts> amounts(nvml::Device device) const;
   Result<std::vector<Process>> processes(nvml::Device device) const;
   Result<std::optional<Sample>> sample_one(const Device& device) const;

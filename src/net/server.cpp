@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -48,6 +49,7 @@ struct Server::Shared : std::enable_shared_from_this<Shared> {
   Local::acceptor acceptor;
   asio::steady_timer pause;
   std::set<Session*> sessions;
+  std::map<uid_t, std::size_t> per_user;
   bool closed = false;
   dev_t device = 0;  // of the socket file we made
   ino_t inode = 0;
@@ -62,7 +64,12 @@ class Session : public std::enable_shared_from_this<Session> {
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-  ~Session() { server_->sessions.erase(this); }
+  ~Session() {
+    server_->sessions.erase(this);
+    if (!counted_) return;
+    const auto mine = server_->per_user.find(peer_.uid);
+    if (--mine->second == 0) server_->per_user.erase(mine);
+  }
 
   void start() {
     ucred credentials{};
@@ -71,6 +78,12 @@ class Session : public std::enable_shared_from_this<Session> {
       return close();
     }
     peer_ = {credentials.uid, credentials.gid, credentials.pid};
+    counted_ = true;
+    const std::size_t mine = ++server_->per_user[peer_.uid];
+    if (mine > server_->options.connections_per_user && peer_.uid != 0 &&
+        peer_.uid != ::geteuid()) {
+      return close();
+    }
     wait_for_request();
   }
 
@@ -193,6 +206,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<http::request_parser<http::string_body>> parser_;
   std::optional<http::response<http::string_body>> reply_;
   std::vector<std::function<void()>> hooks_;
+  bool counted_ = false;
   bool answering_ = false;
   bool keep_alive_ = true;
   bool closed_ = false;

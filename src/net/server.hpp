@@ -47,6 +47,8 @@ struct ServerOptions {
   unsigned mode = 0600;  // of the socket file
   std::size_t body_limit = 16UL << 20U;
   std::size_t connections = 8192;
+  // Of one user, other than root and the one who listens: the others must get in, too.
+  std::size_t connections_per_user = 2048;
   Millis sender_patience = seconds(10);  // from a request's first byte to its last
 };
 

@@ -12,6 +12,7 @@
 
 #include "base/text.hpp"
 #include "node/cgroup_file.hpp"
+#include "node/device_filter.hpp"
 #include "node/file.hpp"
 
 namespace aliquot::node {
@@ -58,6 +59,12 @@ class KernelCgroups : public Cgroups {
  public:
   // A root for each controller; one, under "", for v2.
   explicit KernelCgroups(std::map<std::string, std::string> roots) : roots_(std::move(roots)) {}
+  KernelCgroups(const KernelCgroups&) = delete;
+  KernelCgroups& operator=(const KernelCgroups&) = delete;
+  // Without a job in it a root is of no use to anyone; with one it cannot be removed.
+  ~KernelCgroups() override {
+    for (const auto& [controller, root] : roots_) rmdir(root.c_str());
+  }
 
   [[nodiscard]] bool available() const override { return true; }
 
@@ -193,12 +200,15 @@ class CgroupsV1 final : public KernelCgroups {
 
 class CgroupsV2 final : public KernelCgroups {
  public:
-  CgroupsV2(const std::string& root, std::string controllers)
-      : KernelCgroups({{"", root}}), controllers_(std::move(controllers)) {}
+  // without_devices: why none can be hidden; empty: they can.
+  CgroupsV2(const std::string& root, std::string controllers, std::string without_devices)
+      : KernelCgroups({{"", root}}),
+        controllers_(std::move(controllers)),
+        without_devices_(std::move(without_devices)) {}
 
   [[nodiscard]] std::string capabilities() const override {
-    return fmt::format("v2: {}, freezer; devices not (a BPF program would be needed)",
-                       controllers_);
+    if (without_devices_.empty()) return fmt::format("v2: {}, devices, freezer", controllers_);
+    return fmt::format("v2: {}, freezer; devices not: {}", controllers_, without_devices_);
   }
 
   // Limits are the job's: no controller is handed on to the steps, which also spares us v2's rule
@@ -211,8 +221,11 @@ class CgroupsV2 final : public KernelCgroups {
   }
 
   Result<void> update(const Group& group, const Limits& limits) override {
-    if (group.step) return {};
     const auto folder = paths(group).folders[""];
+    if (!limits.hidden_devices.empty() && without_devices_.empty()) {
+      TRY(hide_devices(folder, limits.hidden_devices));
+    }
+    if (group.step) return {};
     if (limits.cpus && has("cpu")) {
       TRY(write_control(folder + "/cpu.max",
                         fmt::format("{} {}", quota_us(*limits.cpus), kPeriodUs)));
@@ -236,6 +249,7 @@ class CgroupsV2 final : public KernelCgroups {
   }
 
   std::string controllers_;  // "cpu, memory"
+  std::string without_devices_;
 };
 
 class NoCgroups final : public Cgroups {
@@ -318,7 +332,8 @@ Result<std::unique_ptr<Cgroups>> open_v2(const std::string& mount, const std::st
     static_cast<void>(remove_folder(root));
     return fail(Error::Code::unsupported, "{} hands on no controller", mount);
   }
-  return std::make_unique<CgroupsV2>(root, std::move(usable));
+  const auto probe = load_device_program(device_program({{195, 0}}));
+  return std::make_unique<CgroupsV2>(root, std::move(usable), probe ? "" : probe.error().message);
 }
 
 // A v2 hierarchy beside v1 has none of the controllers we want.

@@ -121,18 +121,21 @@ std::string join(const std::vector<api::GpuHold>& gpus, const Word& word) {
   return text;
 }
 
-std::string gpu_indices(const api::JobInfo& job) {
-  return join(job.gpus, [](const api::GpuHold& gpu) { return std::to_string(gpu.index); });
+std::string gpu_indices(const std::vector<api::GpuHold>& gpus) {
+  return join(gpus, [](const api::GpuHold& gpu) { return std::to_string(gpu.index); });
+}
+std::string gpu_uuids(const std::vector<api::GpuHold>& gpus) {
+  return join(gpus, [](const api::GpuHold& gpu) { return gpu.uuid; });
 }
 
 void add_gpus(const JobContext& context, Builder* set) {
   const auto& job = context.job;
   // By UUID: an index means another GPU to a process that sees only some of them.
-  (*set)("CUDA_VISIBLE_DEVICES", join(job.gpus, [](const api::GpuHold& gpu) { return gpu.uuid; }));
+  (*set)("CUDA_VISIBLE_DEVICES", gpu_uuids(job.gpus));
   (*set)("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
   if (!job.gpus.empty()) {
     (*set)("SLURM_GPUS_ON_NODE", static_cast<std::int64_t>(job.gpus.size()));
-    (*set)("SLURM_JOB_GPUS", gpu_indices(job));
+    (*set)("SLURM_JOB_GPUS", gpu_indices(job.gpus));
   }
   set->if_any("SLURM_GPUS", context.spec.gpus);
   set->if_any("SLURM_GPUS_PER_NODE", context.spec.gpus_per_node);
@@ -335,7 +338,12 @@ Environment step_environment(const JobContext& context, const StepContext& step)
   if (context.spec.cpus_per_task || step.cpus_per_task > 1) {
     ours("SLURM_CPUS_PER_TASK", step.cpus_per_task);
   }
-  if (!context.job.gpus.empty()) ours("SLURM_STEP_GPUS", gpu_indices(context.job));
+  const auto& gpus = step.gpus ? *step.gpus : context.job.gpus;
+  if (!gpus.empty()) ours("SLURM_STEP_GPUS", gpu_indices(gpus));
+  if (step.gpus) {
+    ours("CUDA_VISIBLE_DEVICES", gpu_uuids(gpus));
+    ours("SLURM_GPUS_ON_NODE", static_cast<std::int64_t>(gpus.size()));
+  }
   ours("SLURM_SRUN_COMM_HOST", "127.0.0.1");
   ours("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1");
   ours("SLURM_UMASK", fmt::format("{:04o}", context.spec.umask));

@@ -51,6 +51,7 @@ struct StepContext {
   std::int64_t step = 0;
   std::int64_t ntasks = 1;
   std::int64_t cpus_per_task = 1;
+  std::optional<std::vector<api::GpuHold>> gpus = {};  // some of the job's; absent: all of them
 };
 // For a step: allocation_environment and what a step adds. Per task srun itself adds SLURM_PROCID,
 // SLURM_LOCALID, SLURM_GTIDS and SLURM_TASK_PID.

@@ -105,6 +105,19 @@ bool is_alive(const ProcessRef& process) {
   return now && now->ref == process && now->state != 'Z' && now->state != 'X';
 }
 
+bool runs_as(Pid pid, Uid uid) {
+  const auto text = read_proc(fmt::format("/proc/{}/status", pid.value()).c_str());
+  if (!text) return false;
+  // Uid:  real  effective  saved  file system
+  constexpr std::string_view kLabel = "\nUid:\t";
+  const auto begin = text->find(kLabel);
+  if (begin == std::string::npos) return false;
+  const auto line = std::string_view(*text).substr(begin + kLabel.size());
+  const auto ids = split(line.substr(0, line.find('\n')), '\t');
+  return std::ranges::all_of(
+      ids, [&](std::string_view id) { return parse_digits(id) == std::int64_t{uid.value()}; });
+}
+
 std::string boot_id() {
   auto text = read_proc("/proc/sys/kernel/random/boot_id").value_or("");
   while (text.ends_with('\n')) text.pop_back();
@@ -179,7 +192,10 @@ std::vector<ProcessRef> find_processes(const Search& search) {
   for (const auto& process : all) {
     if (!members.contains(process.ref.pid.value())) continue;
     if (search.ancestor && process.ref.pid == *search.ancestor) continue;
-    if (search.steps_only && !environment_of(process.ref.pid, "SLURM_STEP_ID")) continue;
+    if (search.steps_only || search.step) {
+      const auto step = environment_of(process.ref.pid, "SLURM_STEP_ID");
+      if (!step || (search.step && *step != std::to_string(*search.step))) continue;
+    }
     found.push_back(process.ref);
   }
   return found;

@@ -64,6 +64,8 @@ std::vector<ProcessInfo> all_processes();
 // not_found if it has gone or is another process of the same number by now.
 Result<Fd> open_process(const ProcessRef& process);
 bool is_alive(const ProcessRef& process);  // a zombie is not
+// Whether there is such a process and all of its user ids are this one.
+bool runs_as(Pid pid, Uid uid);
 
 // Different after each boot, when pids and start times begin anew.
 std::string boot_id();
@@ -78,11 +80,12 @@ std::string make_mark(JobId job);
 
 // What to look for. Zombies never count.
 struct Search {
-  std::optional<Pid> ancestor = {};    // all that descend from it; not itself
-  std::optional<Pid> session = {};     // all of this session
-  std::string mark = {};               // all that carry it; empty: none. It proves nothing, so:
-  std::optional<Uid> marked_uid = {};  // only those of this user
-  bool steps_only = false;             // of these, only those that a step started
+  std::optional<Pid> ancestor = {};       // all that descend from it; not itself
+  std::optional<Pid> session = {};        // all of this session
+  std::string mark = {};                  // all that carry it; empty: none. It proves nothing, so:
+  std::optional<Uid> marked_uid = {};     // only those of this user
+  bool steps_only = false;                // of these, only those that a step started
+  std::optional<std::int64_t> step = {};  // or only those of this step
 };
 // And all descendants of what is found.
 std::vector<ProcessRef> find_processes(const Search& search);

@@ -105,5 +105,11 @@ TEST(Process, StepsAreWhatSrunStarted) {
   reap(*pid);
 }
 
+TEST(Process, KnowsWhoseItIs) {
+  EXPECT_TRUE(runs_as(Pid(getpid()), Uid(getuid())));
+  EXPECT_FALSE(runs_as(Pid(getpid()), Uid(getuid() + 1)));
+  EXPECT_FALSE(runs_as(Pid(0x3fffffff), Uid(getuid())));
+}
+
 }  // namespace
 }  // namespace aliquot::node

@@ -49,6 +49,8 @@ replay() { "$aliquot" sim replay --nodes nodes.csv --pods pods.csv "$@"; }
   refuses 2 "subcommand is required" sim
   refuses 2 "--frobnicate" --frobnicate
   refuses 2 "no command 'simm'; did you mean 'sim'?" simm
+  refuses 2 "no command 'sbach'; did you mean 'sbatch'?" sbach
+  refuses 2 "no command 'sqeue'; did you mean 'squeue'?" sqeue
   refuses 2 "no command 'relpay'; did you mean 'replay'?" sim relpay
   refuses 2 "--colour" sim replay --colour red
   refuses 2 "extra" sim policies extra

@@ -11,7 +11,16 @@ setup() {
   cd "$work" || return 1
   unset "${!SBATCH_@}" "${!SLURM_@}" "${!SALLOC_@}"
   printf '#!/bin/bash\nsleep "${1:-1}"\n' >sleep.sh
-  [[ $ENGINE == local ]] || return 0
+  if [[ $ENGINE != local ]]; then
+    # One clear word instead of a hundred differences.
+    if [[ $ENGINE != slurm ]] || ! sinfo --version 2>/dev/null | grep -q '^slurm' || ! sinfo -h >/dev/null 2>&1; then
+      echo "ENGINE=$ENGINE: ENGINE=slurm bats tests/conformance needs Slurm's own commands first on the PATH" \
+        "(apt install slurm-wlm) and a cluster that answers sinfo, with partition gpu and 4 GPUs of type h100" >&2
+      return 1
+    fi
+    return 0
+  fi
+  [[ -n ${ALIQUOT_BIN:-} ]] || { echo "set ALIQUOT_BIN to the folder of the built programs" >&2; return 1; }
   mkdir "$work/bin"
   local name
   for name in sbatch srun salloc scancel squeue sinfo scontrol sacct seff; do

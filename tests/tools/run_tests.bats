@@ -37,6 +37,32 @@ ends_with() { # status, last line
   ends_with 0 "4 passed, 0 failed, 6 skipped"
 }
 
+@test "cases of a bats file that skip themselves are counted as skipped" {
+  ctest_reports 'tests="5" failures="0" disabled="0" skipped="0"' 0
+  sed -i 's|</testsuite>|<system-out>bats: 2 of 9 skipped\\n</system-out></testsuite>|' "$root/bin/ctest"
+  ends_with 0 "10 passed, 0 failed, 4 skipped"
+}
+
+@test "a bats file says how many of its cases it skipped, and that it skipped all" {
+  local run=$BATS_TEST_DIRNAME/../bats-test
+  printf '@test "a" { true; }\n@test "b" { skip "no"; }\n' >"$root/some.bats"
+  printf '@test "a" { skip; }\n@test "b" { skip "no"; }\n' >"$root/all.bats"
+  printf '@test "a" { true; }\n' >"$root/none.bats"
+  printf '@test "a" { false; }\n@test "b" { skip; }\n' >"$root/bad.bats"
+  # A bats inside a bats must not take the outer one's settings for its own.
+  inner() { env -i PATH=/usr/local/bin:/usr/bin:/bin HOME="$root" TMPDIR="$root" "$run" bats "$root/$1.bats"; }
+  run inner some
+  [ "$status" -eq 0 ]
+  [ "${lines[-1]}" = "bats: 1 of 2 skipped" ]
+  run inner all
+  [ "$status" -eq 77 ]
+  run inner none
+  [ "$status" -eq 0 ]
+  [[ $output != *skipped* ]]
+  run inner bad
+  [ "$status" -eq 1 ]
+}
+
 @test "a failure fails" {
   ctest_reports 'tests="5" failures="1" disabled="0" skipped="0"' 8
   ends_with 1 "8 passed, 2 failed"

@@ -197,6 +197,7 @@ Parsed<api::JobSpec> make_job(const OptionSet& options, const Caller& caller, Wa
   job.array = options.text("array");
   if (options.has("array") && job.array.empty()) job.array = ",";  // for the daemon to refuse
   job.immediate = options.has("immediate");
+  job.immediate_s = options.number("immediate").value_or(0);
 
   if (const auto nodes = options.maybe("nodes")) {
     job.nodes = parse_digits(std::string_view(*nodes).substr(0, nodes->find('-'))).value_or(1);

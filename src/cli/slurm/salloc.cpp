@@ -91,10 +91,6 @@ int run_salloc(int argc, char** argv) {
   }
   voice.set_level(voice_level(options));
   say_options(options, voice);
-  if (options.has("no-shell")) {
-    voice.error("--no-shell: here a job ends with the command that asked for it; use sbatch");
-    return 1;
-  }
   if (auto user = become_user(options); !user) return refused(voice, user.error());
 
   std::vector<std::string> words(argv + line->rest, argv + argc);
@@ -105,11 +101,15 @@ int run_salloc(int argc, char** argv) {
   job->batch = false;
   job->name = options.text("job-name", "interactive");
   job->command = words[0];
+  job->detached = options.has("no-shell");
+  if (job->detached) job->command.clear();
   auto held = HeldAllocation::ask(options, *job, voice);
   if (!held) return 1;
 
   const auto id = held->answer().job_id;
   voice.info(fmt::format("Granted job allocation {}", id));
+  // It lives on until its time limit or scancel; srun --jobid runs in it.
+  if (job->detached) return 0;
   auto environment = caller.environment;
   forget_job(environment);
   for (const auto& variable : job->environment) environment.set(variable);

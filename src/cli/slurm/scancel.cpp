@@ -20,7 +20,7 @@ namespace aliquot::cli {
 namespace {
 
 constexpr std::string_view kUsage =
-    "Usage: scancel [OPTIONS] [JOBID[_TASK|_[TASKS]]…]\n"
+    "Usage: scancel [OPTIONS] [JOBID[_TASK|_[TASKS]][.STEP]…]\n"
     "\n"
     "Options:\n"
     "  -A, --account=…      jobs of this account\n"
@@ -246,21 +246,24 @@ class Canceller {
  public:
   Canceller(const Request& request, const Voice& voice) : request_(request), voice_(voice) {}
 
-  // `id` as the daemon takes it: 7, 7_3.
-  void cancel(const std::string& id) {
+  // `id` as the daemon takes it: 7, 7_3; and a step of it, or none.
+  void cancel(const std::string& id, const std::string& step = "") {
+    const auto whole = step.empty() ? id : fmt::format("{}.{}", id, step);
+    const std::string_view what = step.empty() ? "job" : "step";
     if (request_.signal == 0) {
-      voice_.verbose(fmt::format("Terminating job {}", id));
+      voice_.verbose(fmt::format("Terminating {} {}", what, whole));
     } else {
-      voice_.verbose(fmt::format("Signal {} to job {}", request_.signal, id));
+      voice_.verbose(fmt::format("Signal {} to {} {}", request_.signal, what, whole));
     }
-    const auto answer = send(id);
+    const auto answer = send(step.empty() ? id : fmt::format("{}/steps/{}", id, step));
     if (answer) return;
     const auto& error = answer.error();
     const bool gone = error.code == "ESLURM_INVALID_JOB_ID" || error.code == "ESLURM_ALREADY_DONE";
     // A job that is not there any more is what was asked for, unless someone wants to know.
     if (gone && !(voice_.level() > 0 || request_.filters())) return;
     if (!(gone && voice_.level() < 0)) {
-      voice_.error(fmt::format("Kill job error on job id {}: {}", id, error_text(error)));
+      voice_.error(fmt::format("Kill job error on job {}id {}: {}", step.empty() ? "" : "step ",
+                               whole, error_text(error)));
     }
     status_ = gone ? 1 : error_number(error.code) % 256;
   }
@@ -311,14 +314,17 @@ int cancel_listed(const Request& request, const Voice& voice) {
   std::vector<bool> seen(request.ids.size());
   for (const auto& job : list->jobs) {
     bool named = request.ids.empty();
+    std::vector<std::string> named_steps;
     for (std::size_t i = 0; i < request.ids.size(); ++i) {
       if (!request.ids[i].matches(job)) continue;
       named = true;
+      if (!request.ids[i].step.empty()) named_steps.push_back(request.ids[i].step);
       if (!ended(job)) seen[i] = true;
     }
     if (!named || !matches(request, job)) continue;
     if (request.ask && !confirmed(job)) continue;
-    canceller.cancel(cancel_id(job));
+    if (named_steps.empty()) canceller.cancel(cancel_id(job));
+    for (const auto& step : named_steps) canceller.cancel(cancel_id(job), step);
   }
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i]) continue;
@@ -340,7 +346,7 @@ int run_scancel(int argc, char** argv) {
   if (request->filters() || request->ask) return cancel_listed(*request, voice);
   Canceller canceller(*request, voice);
   for (const auto& pattern : request->ids) {
-    for (const auto& id : pattern.targets()) canceller.cancel(id);
+    for (const auto& id : pattern.targets()) canceller.cancel(id, pattern.step);
   }
   return canceller.status();
 }

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.hpp"
@@ -29,6 +30,8 @@ namespace {
 
 // How long the end of a step is offered to a daemon that is away.
 constexpr int kReportSeconds = 15;
+// How often one asks whether other steps have given back what this one needs.
+constexpr unsigned kStepRetryUs = 250'000;
 constexpr std::int64_t kMostTasks = 10'000;
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
@@ -150,18 +153,33 @@ struct Step {
 };
 
 // In the job that --jobid or the environment names.
-std::optional<Step> step_in(const std::string& job, const api::StepSpec& spec, const Voice& voice) {
+std::optional<Step> step_in(const std::string& job, const api::StepSpec& spec, bool immediate,
+                            const Voice& voice) {
   auto daemon = Daemon::connect();
   if (!daemon) {
     voice.error(fmt::format("Unable to confirm allocation for job {}: {}", job,
                             error_text(daemon.error())));
     return std::nullopt;
   }
-  auto answer = daemon->post<api::Allocation>(
-      fmt::format("/v1/jobs/{}/steps", net::percent_encode(job)), api::to_json(spec));
+  const auto target = fmt::format("/v1/jobs/{}/steps", net::percent_encode(job));
+  auto answer = daemon->post<api::Allocation>(target, api::to_json(spec));
+  bool waited = false;
+  while (!answer && !immediate && answer.error().code == "ESLURM_NODES_BUSY") {
+    if (!std::exchange(waited, true)) {
+      voice.info(fmt::format("Job {} step creation temporarily disabled, retrying ({})", job,
+                             error_text(answer.error())));
+    }
+    ::usleep(kStepRetryUs);
+    answer = daemon->post<api::Allocation>(target, api::to_json(spec));
+  }
+  if (answer && waited) {
+    voice.info(
+        fmt::format("Step created for StepId={}.{}", answer->job_id, answer->step_id.value_or(0)));
+  }
   if (answer) return Step{std::nullopt, std::move(*daemon), std::move(*answer)};
   const auto& code = answer.error().code;
-  if (code == "ESLURM_INVALID_JOB_ID" || code == "ESLURM_ALREADY_DONE") {
+  if (code == "ESLURM_INVALID_JOB_ID" || code == "ESLURM_ALREADY_DONE" ||
+      code == "ESLURM_ACCESS_DENIED") {
     voice.error(fmt::format("Unable to confirm allocation for job {}: {}", job,
                             error_text(answer.error())));
     voice.info(
@@ -192,7 +210,7 @@ std::optional<Step> step_alone(const OptionSet& options, const Caller& caller,
     auto answer = held->answer();
     return Step{std::move(held), std::nullopt, std::move(answer)};
   }
-  auto step = step_in(fmt::format("{}", held->answer().job_id), spec, voice);
+  auto step = step_in(fmt::format("{}", held->answer().job_id), spec, true, voice);
   if (step) step->held = std::move(held);
   return step;
 }
@@ -278,20 +296,32 @@ int run_srun(int argc, char** argv) {
     voice.error(commands.error().message);
     return 1;
   }
+  const auto inside = options.has("jobid")
+                          ? options.text("jobid")
+                          : std::string(caller.environment.get("SLURM_JOB_ID").value_or(""));
   api::StepSpec spec;
   spec.ntasks = ntasks;
   spec.cpus_per_task = options.number("cpus-per-task").value_or(1);
   spec.overlap = options.has("overlap");
+  if (!inside.empty()) {
+    // What a job asked for is in the environment of its steps, too: only what is said here counts.
+    const auto said = [&](std::string_view option) -> std::optional<std::string> {
+      const auto* value = options.find(option);
+      if (value == nullptr || value->source != Source::command_line) return std::nullopt;
+      return value->text;
+    };
+    spec.gres = said("gres");
+    spec.gpus = said("gpus");
+    spec.gpus_per_node = said("gpus-per-node");
+    spec.gpus_per_task = said("gpus-per-task");
+  }
   const auto* name = options.find("job-name");
   spec.name =
       name != nullptr && name->source == Source::command_line ? name->text : base_name(words[0]);
 
-  const auto inside = options.has("jobid")
-                          ? options.text("jobid")
-                          : std::string(caller.environment.get("SLURM_JOB_ID").value_or(""));
   int status = 1;
   auto step = inside.empty() ? step_alone(options, caller, words, spec, voice, status)
-                             : step_in(inside, spec, voice);
+                             : step_in(inside, spec, options.has("immediate"), voice);
   if (!step) return status;
   return run_step(std::move(*step), options, caller, std::move(*commands), voice);
 }

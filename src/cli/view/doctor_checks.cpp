@@ -243,6 +243,11 @@ std::vector<Check> check_daemon(const Answer<api::ClusterInfo>& cluster) {
                       fmt::format("the daemon has no cgroups ({})", cluster->cgroup),
                       "CPU and memory limits of jobs are not held: see cgroups above"});
   }
+  if (cluster->cgroup.find("devices not") != cluster->cgroup.npos) {
+    checks.push_back({"device fence", Level::warn,
+                      fmt::format("jobs can open GPUs that are not theirs ({})", cluster->cgroup),
+                      "let the daemon load BPF programs: run it as root, outside of a container"});
+  }
   std::size_t foreign = 0;
   std::string example;
   for (const auto& gpu : cluster->node.gpus) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/text.hpp"
+#include "cli/slurm/job_ids.hpp"
 
 namespace aliquot::cli {
 namespace {
@@ -14,23 +15,6 @@ constexpr std::size_t kLongestNumber = 18;
 tl::unexpected<Error> broken(std::string_view text) {
   return fail(Error::Code::invalid_argument, "Invalid hostlist: {}",
               text.size() > 200 ? quote(text) : std::string(text.substr(0, text.find('\n'))));
-}
-
-// The commas outside brackets.
-std::vector<std::string_view> split_hosts(std::string_view text) {
-  std::vector<std::string_view> parts;
-  std::size_t start = 0;
-  int depth = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '[') ++depth;
-    if (text[i] == ']') --depth;
-    if (text[i] == ',' && depth == 0) {
-      parts.push_back(text.substr(start, i - start));
-      start = i + 1;
-    }
-  }
-  parts.push_back(text.substr(start));
-  return parts;
 }
 
 // Each range of one bracket as the numbers it stands for, with their leading zeros.
@@ -103,7 +87,7 @@ bool follows(std::string_view a, std::string_view b) {
 
 Result<std::vector<std::string>> expand_hostlist(std::string_view text) {
   std::vector<std::string> hosts;
-  for (const auto part : split_hosts(text)) {
+  for (const auto part : split_ids(text)) {
     if (part.empty()) continue;
     for (auto& host : TRY(expand_one(part, text))) {
       if (hosts.size() == kMostHosts) {

@@ -260,6 +260,19 @@ int for_jobs(const Call& call, std::string_view command, std::string_view action
   return status;
 }
 
+// All of them in one request: their order counts.
+int top_jobs(const Call& call) {
+  if (call.words.empty()) return say("too few arguments for keyword:top");
+  std::string ids;
+  for (const auto word : call.words) ids += (ids.empty() ? "" : ",") + std::string(word);
+  auto daemon = Daemon::connect();
+  auto answer = daemon ? daemon->send("POST", job_target(ids) + "/top")
+                       : Answer<std::string>(tl::make_unexpected(daemon.error()));
+  if (answer) return 0;
+  if (!call.quiet) say(fmt::format("{} for job {}", error_text(answer.error()), ids));
+  return 1;
+}
+
 int update(const Call& call) {
   const auto parsed = parse_update(call.words, wall_now());
   if (!parsed) return say(parsed.error().message);
@@ -371,6 +384,7 @@ int run(std::string_view command, const Call& call) {
   if (is_command(command, "requeuehold", 8)) {
     return for_jobs(call, "requeuehold", "requeue?hold=1");
   }
+  if (is_command(command, "top", 3)) return top_jobs(call);
   if (is_command(command, "suspend", 2)) return for_jobs(call, "suspend", "suspend");
   if (is_command(command, "resume", 3)) return for_jobs(call, "resume", "resume");
   if (is_command(command, "update", 1)) return update(call);

@@ -193,7 +193,12 @@ std::string show_node(const api::ClusterInfo& cluster, const ShowStyle& style) {
       .line("CapWatts=n/a")
       .line("CurrentWatts=0 AveWatts=0")
       .line("ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s");
-  if (!node.reason.empty()) record.line("Reason={}", node.reason);
+  if (!node.reason_user.empty()) {
+    record.line("Reason={} [{}@{}]", node.reason, node.reason_user,
+                time_or(node.reason_ms, "Unknown"));
+  } else if (!node.reason.empty()) {
+    record.line("Reason={}", node.reason);
+  }
   if (cluster.simulated) record.line("GpuSimulated=yes");
   return record.text(style);
 }

@@ -89,10 +89,6 @@ struct Options {
   std::vector<std::string> nodes;
 };
 
-void add_words(std::vector<std::string>& to, std::string_view list) {
-  for (const auto word : split(list, ',')) to.emplace_back(word);
-}
-
 std::optional<int> read_option(const Voice& voice, int letter, Options& options) {
   const std::string_view value = optarg == nullptr ? "" : optarg;
   switch (letter) {
@@ -103,12 +99,9 @@ std::optional<int> read_option(const Voice& voice, int letter, Options& options)
       options.header = false;
       break;
     case 'i': {
-      const auto every = parse_digits(value);
-      if (!every || *every < 1 || *every > 1'000'000) {
-        voice.error(fmt::format("--iterate={}", value));
-        return 1;
-      }
-      options.iterate = static_cast<unsigned>(*every);
+      const auto every = read_iterate(voice, value);
+      if (!every) return 1;
+      options.iterate = *every;
       break;
     }
     case 'l':
@@ -227,12 +220,7 @@ int run_sinfo(int argc, char** argv) {
       options.format = format;
     }
   }
-  while (true) {
-    const int status = show(voice, options);
-    if (options.iterate == 0) return status;
-    ::sleep(options.iterate);
-    print("\n");
-  }
+  return show_every(options.iterate, [&] { return show(voice, options); });
 }
 
 }  // namespace aliquot::cli

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/slurm_time.hpp"
+#include "base/timestamp.hpp"
 #include "cli/view/node_text.hpp"
 
 namespace aliquot::cli {
@@ -50,6 +51,16 @@ void default_time(Out& out, const NodeRow& row, const Context&) {
 
 void reason(Out& out, const NodeRow& row, const Context&) {
   out += row.cluster->node.reason.empty() ? "none" : row.cluster->node.reason;
+}
+
+void reason_user(Out& out, const NodeRow& row, const Context&) {
+  const auto& user = row.cluster->node.reason_user;
+  out += user.empty() ? "Unknown" : user;
+}
+
+void reason_time(Out& out, const NodeRow& row, const Context&) {
+  const auto ms = row.cluster->node.reason_ms;
+  out += ms == 0 ? "Unknown" : format_timestamp(WallTime(ms));
 }
 
 // clang-format off
@@ -103,9 +114,9 @@ constexpr auto kFields = std::to_array<ViewField<NodeRow>>({
     {'z', "SocketCoreThread", "S:C:T", TEXT(fmt::format("1:{}:1", row.cluster->node.cpus))},
     {'Z', "Threads", "THREADS", TEXT('1')},
     {'l', "Time", "TIMELIMIT", TEXT(format_time_limit(limit_of(row.partition->max_time_ms), TimeStyle::sinfo))},
-    {'H', "Timestamp", "TIMESTAMP", TEXT("Unknown")},
-    {'u', "User", "USER", TEXT("Unknown")},
-    {'U', "UserLong", "USER", TEXT("Unknown")},
+    {'H', "Timestamp", "TIMESTAMP", reason_time},
+    {'u', "User", "USER", reason_user},
+    {'U', "UserLong", "USER", reason_user},
     {'v', "Version", "VERSION", TEXT(row.cluster->daemon_version)},
     {'w', "Weight", "WEIGHT", TEXT('1')},
 });

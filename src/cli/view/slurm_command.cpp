@@ -1,11 +1,13 @@
 #include "cli/view/slurm_command.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 
 #include "base/clock.hpp"
 #include "base/text.hpp"
+#include "cli/console.hpp"
 
 namespace aliquot::cli {
 
@@ -54,5 +56,25 @@ tl::expected<std::vector<std::uint32_t>, std::string> resolve_users(std::string_
 }
 
 WallTime wall_now() { return SystemClock().wall(); }
+
+void add_words(std::vector<std::string>& to, std::string_view list) {
+  for (const auto word : split(list, ',')) to.emplace_back(word);
+}
+
+std::optional<unsigned> read_iterate(const Voice& voice, std::string_view value) {
+  const auto every = parse_digits(value);
+  if (every && *every >= 1 && *every <= 1'000'000) return static_cast<unsigned>(*every);
+  voice.error(fmt::format("--iterate={}", value));
+  return std::nullopt;
+}
+
+int show_every(unsigned seconds, const std::function<int()>& show) {
+  while (true) {
+    const int status = show();
+    if (seconds == 0) return status;
+    ::sleep(seconds);
+    print("\n");
+  }
+}
 
 }  // namespace aliquot::cli

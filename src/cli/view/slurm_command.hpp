@@ -2,6 +2,7 @@
 // daemon, and `last` as a job's id.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,5 +31,13 @@ bool is_job_id(std::string_view text);
 tl::expected<std::vector<std::uint32_t>, std::string> resolve_users(std::string_view list);
 
 WallTime wall_now();
+
+// `a,b` as two words behind what is there: options that may be given again.
+void add_words(std::vector<std::string>& to, std::string_view list);
+
+// The seconds of --iterate; nothing, and Slurm's word for it, where it makes no sense.
+std::optional<unsigned> read_iterate(const Voice& voice, std::string_view value);
+// Shows once, or again and again every so many seconds; the exit status.
+int show_every(unsigned seconds, const std::function<int()>& show);
 
 }  // namespace aliquot::cli

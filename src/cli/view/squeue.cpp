@@ -99,10 +99,6 @@ struct Options {
   unsigned iterate = 0;
 };
 
-void add_words(std::vector<std::string>& to, std::string_view list) {
-  for (const auto word : split(list, ',')) to.emplace_back(word);
-}
-
 // Every function that reads a part of the command line: nothing, or the exit status to end with.
 using Ended = std::optional<int>;
 
@@ -155,12 +151,9 @@ Ended read_option(const Voice& voice, int letter, Options& options) {
       view.header = false;
       break;
     case 'i': {
-      const auto every = parse_digits(value);
-      if (!every || *every < 1 || *every > 1'000'000) {
-        voice.error(fmt::format("--iterate={}", value));
-        return 1;
-      }
-      options.iterate = static_cast<unsigned>(*every);
+      const auto every = read_iterate(voice, value);
+      if (!every) return 1;
+      options.iterate = *every;
       break;
     }
     case 'j':
@@ -320,12 +313,7 @@ int run_squeue(int argc, char** argv) {
   }
   if (const auto ended = read_environment(voice, options)) return *ended;
   settle(options);
-  while (true) {
-    const int status = show(voice, options);
-    if (options.iterate == 0) return status;
-    ::sleep(options.iterate);
-    print("\n");
-  }
+  return show_every(options.iterate, [&] { return show(voice, options); });
 }
 
 }  // namespace aliquot::cli

@@ -1,0 +1,219 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/test_bench.hpp"
+
+namespace aliquot::engine {
+namespace {
+
+using testing::ElementsAre;
+
+class EngineStepsTest : public testing::Test, public Bench {
+ protected:
+  Answer<api::Allocation> step(std::int64_t job, const api::StepSpec& spec = {}) {
+    auto begun = engine->begin_step({Uid(1000)}, std::to_string(job), spec);
+    settle();
+    return begun;
+  }
+  static api::StepSpec with_gpus(const std::string& gres) {
+    api::StepSpec spec;
+    spec.gres = gres;
+    return spec;
+  }
+  std::vector<std::string> gpus_of(std::int64_t job, std::size_t step) {
+    return this->job(job).steps.at(step + 1).gpus;  // the first is the batch script
+  }
+};
+
+TEST_F(EngineStepsTest, AStepIsCancelledAloneAndTheJobGoesOn) {
+  const auto id = submit(spec());
+  ASSERT_TRUE(step(id));
+  ASSERT_TRUE(step(id));
+  ASSERT_TRUE(engine->cancel_step({Uid(1000)}, "1", "0", {}));
+  ASSERT_TRUE(engine->cancel_step({Uid(1000)}, "1", "1", {.signal = 10}));
+  ASSERT_TRUE(engine->cancel_step({Uid(1000)}, "1", "batch", {.signal = 12}));
+  settle();
+  EXPECT_THAT(executor.step_signals, ElementsAre("1.0 9", "1.1 10"));
+  EXPECT_EQ(executor.commands.size(), 1U);
+  EXPECT_EQ(state(id), "RUNNING");
+  ASSERT_TRUE(engine->end_step({Uid(1000)}, "1", 0, {.exit_signal = 9}));
+  settle();
+  EXPECT_EQ(job(id).steps.at(1).state, "CANCELLED");
+  const auto code = [&](const char* job, const char* one, Uid uid = Uid(1000)) {
+    return engine->cancel_step({uid}, job, one, {}).error().error.code;
+  };
+  EXPECT_EQ(code("1", "0"), "ESLURM_INVALID_JOB_ID") << "it is over";
+  EXPECT_EQ(code("1", "7"), "ESLURM_INVALID_JOB_ID");
+  EXPECT_EQ(code("1", "x"), "ESLURM_INVALID_JOB_ID");
+  EXPECT_EQ(code("9", "0"), "ESLURM_INVALID_JOB_ID");
+  EXPECT_EQ(code("1", "1", Uid(1001)), "ESLURM_ACCESS_DENIED");
+}
+
+TEST_F(EngineStepsTest, StepsThatAskGetDifferentGpus) {
+  const auto id = submit(spec("gpu:3"));
+  ASSERT_TRUE(step(id, with_gpus("gpu:1")));
+  ASSERT_TRUE(step(id, with_gpus("gpu:2")));
+  const auto one = gpus_of(id, 0);
+  const auto two = gpus_of(id, 1);
+  ASSERT_EQ(one.size(), 1U);
+  ASSERT_EQ(two.size(), 2U);
+  EXPECT_THAT(two, testing::Not(testing::Contains(one[0])));
+
+  EXPECT_EQ(step(id, with_gpus("gpu:1")).error().error.code, "ESLURM_NODES_BUSY");
+  EXPECT_EQ(step(id, with_gpus("gpu:4")).error().error.code, "ESLURM_INVALID_GRES");
+  EXPECT_EQ(step(id, with_gpus("gpu:a100:1")).error().error.code, "ESLURM_INVALID_GRES");
+  EXPECT_EQ(step(id, with_gpus("nonsense")).error().error.code, "ESLURM_INVALID_GRES");
+  auto beside = with_gpus("gpu:3");
+  beside.overlap = true;
+  EXPECT_TRUE(step(id, beside));
+  EXPECT_TRUE(step(id)) << "who asks for nothing sees all, as before";
+
+  // What a step holds survives the daemon, and is free again at its end.
+  crash();
+  EXPECT_EQ(step(id, with_gpus("gpu:1")).error().error.code, "ESLURM_NODES_BUSY");
+  ASSERT_TRUE(engine->end_step({Uid(1000)}, "1", 0, {}));
+  ASSERT_TRUE(engine->end_step({Uid(1000)}, "1", 2, {}));
+  EXPECT_TRUE(step(id, with_gpus("gpu:h200:1")));
+  api::StepSpec tasks;
+  tasks.ntasks = 2;
+  tasks.gpus_per_task = "1";
+  EXPECT_EQ(step(id, tasks).error().error.code, "ESLURM_TOO_MANY_REQUESTED_CPUS");
+}
+
+TEST_F(EngineStepsTest, AStepsNameIsShownToOthers) {
+  const auto id = submit(spec());
+  api::StepSpec named;
+  named.name = "x\x1b[2J";
+  EXPECT_EQ(step(id, named).error().error.code, "ESLURM_INVALID_JOB_TEXT");
+}
+
+TEST_F(EngineStepsTest, ImmediateWaitsSoLongAndNoLonger) {
+  submit(spec("gpu:4"));
+  auto wanted = spec("gpu:1");
+  wanted.immediate = true;
+  wanted.immediate_s = 5;
+  std::string answer;
+  const auto ask = [&] {
+    answer.clear();
+    (void)engine->allocate({Uid(1000)}, wanted, [&](const auto& granted) {
+      answer = granted ? "granted" : granted.error().error.code;
+    });
+    settle();
+  };
+  ask();
+  EXPECT_EQ(engine->next_due(), clock.wall() + seconds(5));
+  clock.advance(Millis(4'999));
+  settle();
+  EXPECT_EQ(answer, "");
+  clock.advance(Millis(1));
+  settle();
+  EXPECT_EQ(answer, "ESLURM_NODES_BUSY");
+  EXPECT_EQ(state(2), "CANCELLED");
+  ask();
+  clock.advance(seconds(2));
+  end(1);
+  EXPECT_EQ(answer, "granted");
+  clock.advance(seconds(10));
+  settle();
+  EXPECT_EQ(state(3), "RUNNING");
+}
+
+TEST_F(EngineStepsTest, ADetachedAllocationLivesWithoutItsClient) {
+  auto wanted = spec("gpu:1");
+  wanted.detached = true;
+  wanted.time_limit_ms = minutes(5).value();
+  const auto id = engine->allocate({Uid(1000)}, wanted, [](const auto&) {});
+  ASSERT_TRUE(id);
+  settle();
+  engine->hang_up(*id);
+  settle();
+  EXPECT_EQ(state(1), "RUNNING");
+  crash();
+  clock.advance(minutes(2));
+  settle();
+  EXPECT_EQ(state(1), "RUNNING") << "nobody needs to attach";
+  clock.advance(minutes(4));
+  settle();
+  EXPECT_EQ(state(1), "TIMEOUT");
+  (void)engine->allocate({Uid(1000)}, wanted, [](const auto&) {});
+  settle();
+  ASSERT_TRUE(engine->cancel({Uid(1000)}, "2", {}));
+  settle();
+  EXPECT_EQ(state(2), "CANCELLED");
+}
+
+TEST_F(EngineStepsTest, TopLowersOnesOwnOthersAlone) {
+  submit(spec("gpu:4"));
+  for (int i = 0; i < 3; ++i) submit(spec("gpu:4"));  // 2, 3, 4
+  submit(spec("gpu:4"), Uid(1001));                   // 5
+  ASSERT_TRUE(engine->top({Uid(1000)}, "4,3"));
+  settle();
+  EXPECT_EQ(job(4).priority, 10'000);
+  EXPECT_LT(job(3).priority, job(4).priority);
+  EXPECT_LT(job(2).priority, job(3).priority);
+  EXPECT_EQ(job(5).priority, 10'000);
+  EXPECT_EQ(engine->top({Uid(1000)}, "5").error().error.code, "ESLURM_ACCESS_DENIED");
+  EXPECT_EQ(engine->top({Uid(1000)}, "1").error().error.code, "ESLURM_JOB_NOT_PENDING");
+  EXPECT_EQ(engine->top({Uid(0)}, "4,5").error().error.code, "ESLURM_ACCESS_DENIED");
+  end(1);
+  EXPECT_EQ(state(4), "RUNNING");
+}
+
+TEST_F(EngineStepsTest, AnArraysThrottleChanges) {
+  auto array = spec("gpu:1");
+  array.array = "1-8%1";
+  const auto id = submit(array);
+  EXPECT_EQ(engine->ledger().size(), 1U);
+  ASSERT_TRUE(engine->update({Uid(1000)}, std::to_string(id), R"({"array_throttle":3})"));
+  settle();
+  EXPECT_EQ(engine->ledger().size(), 3U);
+  EXPECT_EQ(job(id).array_pending, "4-8%3");
+  crash();
+  ASSERT_TRUE(engine->update({Uid(1000)}, std::to_string(id), R"({"array_throttle":0})"));
+  settle();
+  EXPECT_EQ(engine->ledger().size(), 4U) << "as many as fit";
+  const auto plain = submit(spec());
+  EXPECT_FALSE(engine->update({Uid(1000)}, std::to_string(plain), R"({"array_throttle":3})"));
+  EXPECT_FALSE(engine->update({Uid(1000)}, std::to_string(id), R"({"array_throttle":-1})"));
+}
+
+TEST_F(EngineStepsTest, ADrainOutlivesTheDaemonAndSaysWho) {
+  EXPECT_FALSE(engine->drain({Uid(1000)}, "mine"));
+  ASSERT_TRUE(engine->drain({Uid(0)}, "bad gpu 2"));
+  settle();
+  const auto since = clock.wall().ms();
+  clock.advance(minutes(1));
+  crash();
+  auto node = engine->cluster_info().node;
+  EXPECT_EQ(node.state, "drained");
+  EXPECT_EQ(node.reason, "bad gpu 2");
+  EXPECT_EQ(node.reason_user, "u0");
+  EXPECT_EQ(node.reason_ms, since);
+  const auto id = submit(spec());
+  EXPECT_EQ(job(id).reason, "ReqNodeNotAvail");
+  EXPECT_EQ(job(id).reason_detail, "the machine is drained: bad gpu 2");
+  ASSERT_TRUE(engine->undrain({Uid(0)}));
+  settle();
+  crash();
+  EXPECT_EQ(engine->cluster_info().node.reason, "");
+  EXPECT_EQ(state(id), "RUNNING");
+}
+
+TEST_F(EngineStepsTest, AUserHoldsSoManyGpusAtOnce) {
+  settings.gpus_per_user = 2;
+  crash();
+  submit(spec("gpu:1"));
+  submit(spec("mps:50"));
+  const auto over = submit(spec("gpu:1"));
+  EXPECT_EQ(job(over).reason, "QOSMaxGRESPerUser");
+  EXPECT_EQ(job(over).reason_detail, "its user may hold 2 GPUs at once");
+  EXPECT_EQ(state(submit(spec("mps:50"))), "RUNNING") << "a part that still fits";
+  EXPECT_EQ(state(submit(spec())), "RUNNING") << "without GPUs";
+  EXPECT_EQ(state(submit(spec("gpu:2"), Uid(1001))), "RUNNING") << "others are others";
+  EXPECT_EQ(engine->cluster_info().config.at("MaxGpusPerUser"), "2");
+  end(1);
+  EXPECT_EQ(state(over), "RUNNING");
+}
+
+}  // namespace
+}  // namespace aliquot::engine
