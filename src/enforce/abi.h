@@ -12,6 +12,12 @@
  * it appears (write elsewhere, rename). The file sizes are exactly sizeof the structures. All
  * numbers that change are read and written with atomic operations of their own size.
  *
+ * While a process holds slots[i] of `usage` it also holds a POSIX record lock (F_SETLK) on byte i
+ * of that file, through a close-on-exec descriptor: the kernel drops it when the process ends or
+ * execs, in whatever way, and a forked child does not have it. F_GETLK tells who is alive, also
+ * across pid namespaces. A slot whose byte is not locked is dead, unless its process is still on
+ * its way out (the GPU's memory is given back after the lock, before the process is a zombie).
+ *
  * The job can write all of `usage`: the daemon must treat it as hearsay. It never waits for the
  * mutex without a limit in time, and never believes an index or a count it reads there. */
 #ifndef ALIQUOT_ENFORCE_ABI_H
@@ -100,7 +106,7 @@ struct aliquot_slot {
   int32_t pid; /* as the process sees it; 0 = the slot is free. Written last when taking it */
   uint32_t generation; /* counts the takings of this slot */
   uint64_t start_time; /* field 22 of /proc/PID/stat */
-  uint64_t pid_ns; /* inode of /proc/self/ns/pid: only who shares it can tell by pid who is dead */
+  uint64_t pid_ns;     /* inode of /proc/self/ns/pid: the namespace in which `pid` counts */
   uint64_t reserved[5];
   struct aliquot_use gpus[ALIQUOT_MAX_GPUS];
 };
