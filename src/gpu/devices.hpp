@@ -22,11 +22,12 @@
 namespace aliquot::gpu {
 
 struct Device {
-  core::Gpu gpu;                  // gpu.model is the short name that requests use: "h200"
-  std::string name = {};          // as the driver says it: "NVIDIA H200"
-  std::int64_t index = 0;         // as nvidia-smi counts
-  std::optional<int> minor = {};  // of /dev/nvidia<minor>; none for simulated GPUs
-  std::string pci_bus = {};       // "00000000:18:00.0"
+  core::Gpu gpu;                       // gpu.model is the short name that requests use: "h200"
+  std::string name = {};               // as the driver says it: "NVIDIA H200"
+  std::int64_t index = 0;              // as nvidia-smi counts
+  std::optional<int> minor = {};       // of /dev/nvidia<minor>; none for simulated GPUs
+  std::string pci_bus = {};            // "00000000:18:00.0"
+  std::optional<int> capability = {};  // compute capability, its major number: 7 is Volta
   bool simulated = false;
 };
 

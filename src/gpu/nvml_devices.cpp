@@ -63,6 +63,7 @@ Result<NvmlLibrary> NvmlLibrary::load(const std::string& path) {
   if (!find(library, "nvmlDeviceGetMPSComputeRunningProcesses_v3", &nvml.mps_processes)) {
     find(library, "nvmlDeviceGetMPSComputeRunningProcesses_v2", &nvml.mps_processes);
   }
+  find(library, "nvmlDeviceGetCudaComputeCapability", &nvml.capability);
   return nvml;
 }
 
@@ -130,6 +131,12 @@ Result<std::optional<Device>> NvmlDevices::describe(unsigned index) {
   device.simulated = simulated_ || device.name.find("(simulated)") != std::string::npos;
   nvml::PciInfo pci{};
   if (library_.pci(handle, &pci) == nvml::kSuccess) device.pci_bus = pci.bus_id;
+  int major = 0;
+  int below = 0;
+  if (library_.capability != nullptr &&
+      library_.capability(handle, &major, &below) == nvml::kSuccess) {
+    device.capability = major;
+  }
   unsigned minor = 0;
   if (!device.simulated && library_.minor(handle, &minor) == nvml::kSuccess) {
     device.minor = static_cast<int>(minor);

@@ -28,6 +28,7 @@ struct NvmlLibrary {
   nvml::Return (*memory_v2)(nvml::Device, nvml::MemoryV2*) = nullptr;  // since driver 510
   GetProcesses compute_processes = nullptr;                            // since 450
   GetProcesses mps_processes = nullptr;                                // since 470
+  nvml::Return (*capability)(nvml::Device, int*, int*) = nullptr;
 
   // path as dlopen takes it.
   static Result<NvmlLibrary> load(const std::string& path);

@@ -34,6 +34,7 @@ struct JobContext {
   std::string shell = {};
   std::optional<gpu::StandIn> standin = {};  // when the GPUs are simulated
   Environment extra = {};                    // of the enforcement, MPS, …; wins over all
+  std::string preload = {};                  // for the front of LD_PRELOAD
 };
 
 // For the script of a batch job: user (spec.environment, or the login environment with it on top)
