@@ -368,7 +368,7 @@ int gpu_by_uuid(const unsigned char* uuid) {
 }
 
 bool reserve(int gpu, std::uint64_t bytes, bool context) {
-  return bytes == 0 || add_if_allowed(gpu, bytes, context, false);
+  return gpu >= 0 && (bytes == 0 || add_if_allowed(gpu, bytes, context, false));
 }
 
 void reserve_anyway(int gpu, std::uint64_t bytes) {
@@ -394,7 +394,7 @@ bool settle_context(int gpu, std::uint64_t guess, std::uint64_t cost) {
 }
 
 std::uint64_t context_guess(int gpu) {
-  if (!grant_ready() || gpu < 0) return 0;
+  if (!grant_ready() || gpu < 0) return kDefaultContext;
   // What one cost in another process of the job is better than any guess.
   std::uint64_t known = 0;
   const int count = slots_in_use();
