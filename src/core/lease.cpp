@@ -14,7 +14,39 @@ constexpr int kGrace = 3;
 
 bool is_backlogged(std::uint32_t history) { return std::popcount(history) >= kBacklogged; }
 
+constexpr double kLongestLaunch = 10e9;
+// Whose counters stand still for so long has something else to do.
+constexpr double kSilent = 1e9;
+// The library looks at every fourth launch: so many more are over than it says, on average.
+constexpr double kUnseen = 1.5;
+
 }  // namespace
+
+bool FlightWatch::look(std::int64_t now, std::uint64_t launched, std::uint64_t completed,
+                       bool paused) {
+  const bool was_flying = launched_ > completed_;
+  // The first news after a pause may be old: the time it took says nothing.
+  if (paused_ && !paused) completed_ns_ = 0;
+  if (completed > completed_) {
+    if (paused && paused_) news_while_paused_ = true;
+    if (was_flying && completed_ns_ != 0) {
+      const double each =
+          static_cast<double>(now - completed_ns_) / static_cast<double>(completed - completed_);
+      each_ns_ += (std::min(each, kLongestLaunch) - each_ns_) / (learned_ ? 4 : 1);
+      learned_ = true;
+    }
+    completed_ns_ = now;
+  }
+  if (!was_flying && launched > completed) completed_ns_ = now;
+  if (launched != launched_ || completed != completed_) moved_ns_ = now;
+  launched_ = launched;
+  completed_ = completed;
+  paused_ = paused;
+  if (launched <= completed) return false;
+  const bool guess = paused && !news_while_paused_;
+  const double flying = std::max(static_cast<double>(launched - completed) - kUnseen, 1.0);
+  return static_cast<double>(now - moved_ns_) <= std::max(each_ns_ * flying, guess ? 0 : kSilent);
+}
 
 void LeaseArbiter::set(JobId id, Compute share, std::uint64_t group) {
   Job& job = jobs_[id];

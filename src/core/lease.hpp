@@ -19,6 +19,25 @@
 
 namespace aliquot::core {
 
+// Whether a job has something on the GPU, from the two counters it keeps. The library in the job
+// looks what is over when the job launches, waits for the GPU or stands at its gate. Of one that
+// says nothing at its gate it is guessed: what is in flight is given the time that so many launches
+// took before, and is then taken to be over.
+class FlightWatch {
+ public:
+  bool look(std::int64_t now_ns, std::uint64_t launched, std::uint64_t completed, bool paused);
+
+ private:
+  std::uint64_t launched_ = 0;
+  std::uint64_t completed_ = 0;
+  std::int64_t moved_ns_ = 0;      // when a counter last did
+  std::int64_t completed_ns_ = 0;  // since when completions are counted; 0: they are not
+  double each_ns_ = 20'000;        // from one completion to the next, on average
+  bool learned_ = false;
+  bool news_while_paused_ = false;  // its library looks at the gate
+  bool paused_ = false;
+};
+
 class LeaseArbiter {
  public:
   struct Options {

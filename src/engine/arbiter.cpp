@@ -32,7 +32,7 @@ std::int64_t mono_ns() {
 
 bool wants_gpu(const node::GpuUsage& use, std::int64_t now) {
   const std::int64_t since = use.last_launch_ns == 0 ? INT64_MAX : now - use.last_launch_ns;
-  return since < kRecent || (since < kLongKernel && (use.in_flight || use.waiting));
+  return since < kRecent || (since < kLongKernel && (use.launched > use.completed || use.waiting));
 }
 
 }  // namespace
@@ -165,12 +165,14 @@ std::optional<std::int64_t> Arbiter::look() {
 bool Arbiter::look_at(Board& board, std::int64_t now) {
   std::vector<core::LeaseArbiter::Seen> seen;
   int active = 0;
-  for (const Member& member : board.members) {
+  for (Member& member : board.members) {
     if (suspended_.contains(member.job)) continue;
     const node::GpuUsage& use = seen_.at(member.job).at(member.gpu);
+    const bool flying =
+        member.flight.look(now, use.launched, use.completed, board.arbiter.paused(member.job));
     if (!wants_gpu(use, now)) continue;
     ++active;
-    seen.push_back({member.job, use.in_flight, use.waiting});
+    seen.push_back({member.job, flying, use.waiting});
   }
   board.gates.beat(now);
   const bool contended = active >= 2;

@@ -47,6 +47,7 @@ class Arbiter {
     std::uint32_t slot = 0;
     Compute share;
     std::uint64_t group = 0;
+    core::FlightWatch flight = {};
   };
   struct Board {
     explicit Board(node::LeaseBoard opened) : gates(std::move(opened)) {}

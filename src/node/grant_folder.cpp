@@ -228,7 +228,8 @@ std::vector<GpuUsage> GrantFolder::usage() {
       sum.refusals += count(use.refusals);
       if (dead_.contains({s, slots[s].generation})) continue;
       sum.memory += Bytes(count(use.charged));
-      sum.in_flight |= use.launched > use.completed;
+      sum.launched += use.launched;
+      sum.completed += std::min(use.completed, use.launched);
       sum.waiting |= use.waiting != 0;
       sum.last_launch_ns = std::max(
           sum.last_launch_ns,

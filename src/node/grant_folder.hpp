@@ -51,7 +51,8 @@ struct GpuUsage {
   std::int64_t launches = 0;
   std::int64_t refusals = 0;
   // Of the processes that live:
-  bool in_flight = false;
+  std::uint64_t launched = 0;
+  std::uint64_t completed = 0;
   bool waiting = false;
   std::int64_t last_launch_ns = 0;  // CLOCK_MONOTONIC; 0: never
 };

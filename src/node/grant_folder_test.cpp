@@ -139,7 +139,8 @@ TEST_F(GrantFolderTest, SumsWhatProcessesUse) {
   EXPECT_EQ(seen[0].memory, Bytes(1500));
   EXPECT_EQ(seen[0].memory_peak, Bytes(5000));
   EXPECT_EQ(seen[0].gpu_ns, 111);
-  EXPECT_TRUE(seen[0].in_flight);
+  EXPECT_EQ(seen[0].launched, 2U);
+  EXPECT_EQ(seen[0].completed, 0U);
   EXPECT_EQ(folder->processes(), (std::vector<Pid>{Pid(first), Pid(second)}));
   // A dead process holds nothing, but what it did is not forgotten.
   end(second);
@@ -147,7 +148,7 @@ TEST_F(GrantFolderTest, SumsWhatProcessesUse) {
   seen = folder->usage();
   EXPECT_EQ(seen[0].memory, Bytes(1000));
   EXPECT_EQ(seen[0].gpu_ns, 111);
-  EXPECT_FALSE(seen[0].in_flight);
+  EXPECT_EQ(seen[0].launched, 0U);
   EXPECT_EQ(folder->processes(), std::vector<Pid>{Pid(first)});
   end(first);
   ::munmap(usage, sizeof *usage);
