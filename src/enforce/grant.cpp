@@ -371,8 +371,8 @@ bool reserve(int gpu, std::uint64_t bytes, bool context) {
   return gpu >= 0 && (bytes == 0 || add_if_allowed(gpu, bytes, context, false));
 }
 
-void reserve_anyway(int gpu, std::uint64_t bytes) {
-  if (bytes != 0) (void)add_if_allowed(gpu, bytes, false, true);
+void reserve_anyway(int gpu, std::uint64_t bytes, bool context) {
+  if (bytes != 0) (void)add_if_allowed(gpu, bytes, context, true);
 }
 
 // Needs no lock: a smaller number can break no limit.
