@@ -196,6 +196,7 @@ int churn(int threads, int rounds) {
   if (kernel == nullptr)
     if (const int r = load_kernel(); r != 0) return r;
   std::vector<std::thread> all;
+  all.reserve(static_cast<size_t>(threads));
   std::atomic<int> bad{0};
   for (int t = 0; t < threads; ++t)
     all.emplace_back([&, t] {
