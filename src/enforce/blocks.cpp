@@ -44,6 +44,7 @@ bool charge_once(int gpu, std::uint64_t size, BlockKind kind) {
 }
 
 bool charge(int gpu, std::uint64_t size, BlockKind kind = block_device) {
+  look_for_overhead(gpu);
   if (charge_once(gpu, size, kind)) return true;
   squeeze(gpu);
   if (charge_once(gpu, size, kind)) return true;
@@ -186,6 +187,7 @@ bool current_gpu(int* gpu, CUcontext* context) {
 }
 
 bool reserve_or_squeeze(int gpu, std::uint64_t bytes, bool context) {
+  if (!context) look_for_overhead(gpu);
   if (reserve(gpu, bytes, context)) return true;
   squeeze(gpu);
   if (reserve(gpu, bytes, context)) return true;

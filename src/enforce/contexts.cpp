@@ -12,6 +12,10 @@ constexpr std::uint64_t kMostBelieved = 16ULL << 30;
 
 enum ContextKind : std::uint32_t { context_own, context_primary };
 
+constexpr std::uint64_t kLookEvery = 1'000'000'000;  // ns
+
+std::uint64_t overhead[ALIQUOT_MAX_GPUS];  // charged as context, beyond the contexts' own cost
+std::uint64_t looked_at[ALIQUOT_MAX_GPUS];
 Lock lock;       // over the making of contexts: the driver makes one at a time anyway
 Table contexts;  // key: the context; size: its cost; owner: the device
 
@@ -21,6 +25,8 @@ void forget(const Record& record) {
   context_gone(context);
   gate_context_gone(context);
   release(record.gpu, record.size, true);
+  if (record.gpu >= 0)
+    release(record.gpu, __atomic_exchange_n(&overhead[record.gpu], 0, __ATOMIC_RELAXED), true);
   settle_pools();
 }
 
@@ -116,7 +122,28 @@ CUresult leave_primary(CUdevice device, bool reset, Call call) {
 
 void reset_contexts() {
   lock = {};
+  for (int gpu = 0; gpu < ALIQUOT_MAX_GPUS; ++gpu) overhead[gpu] = looked_at[gpu] = 0;
   contexts.reset();
+}
+
+void look_for_overhead(int gpu) {
+  const aliquot_use* use = own_use(gpu);
+  if (use == nullptr) return;
+  const std::uint64_t now = now_ns();
+  std::uint64_t last = __atomic_load_n(&looked_at[gpu], __ATOMIC_RELAXED);
+  if (now - last < kLookEvery || !__atomic_compare_exchange_n(&looked_at[gpu], &last, now, false,
+                                                              __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+    return;
+  // Everything is charged before the driver takes it and uncharged after it gave it back. So what
+  // NVML counts beyond the greater of two looks at the charge is the driver's own.
+  const std::uint64_t before = __atomic_load_n(&use->charged, __ATOMIC_ACQUIRE);
+  std::uint64_t counted = 0;
+  if (!nvml_own_bytes(gpu, &counted)) return;
+  const std::uint64_t after = __atomic_load_n(&use->charged, __ATOMIC_ACQUIRE);
+  const std::uint64_t charged = before > after ? before : after;
+  if (counted <= charged || counted - charged > kMostBelieved) return;
+  reserve_anyway(gpu, counted - charged, true);
+  (void)__atomic_add_fetch(&overhead[gpu], counted - charged, __ATOMIC_RELAXED);
 }
 
 ALIQUOT_HOOK cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice device) {

@@ -7,6 +7,7 @@
 
 #include "enforce/grant.hpp"
 #include "enforce/nvml.hpp"
+#include "enforce/reset.hpp"
 
 namespace aliquot::enforce {
 namespace {
@@ -99,6 +100,8 @@ void bind_from(void* library) {
 Lock bind_lock;
 
 }  // namespace
+
+void reset_driver() { bind_lock = {}; }
 
 DlsymFn real_dlsym() {
   static DlsymFn found = nullptr;

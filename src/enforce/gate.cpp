@@ -16,7 +16,7 @@
 
 namespace aliquot::enforce {
 
-GateState gate_state = GateState::unset;
+int gate_state = gate_unset;
 Watch watches[ALIQUOT_MAX_GPUS];
 unsigned watch_count = 0;
 constinit thread_local ThreadGate thread_gate __attribute__((tls_model("initial-exec"))) = {};
@@ -76,10 +76,10 @@ const aliquot_board* map_board(const char* path) {
 void set_up() {
   const KeepErrno keep;
   const Hold hold(setup_lock);
-  if (gate_state != GateState::unset) return;
+  if (gate_state != gate_unset) return;
   const aliquot_limits* limits = governed() ? grant_limits() : nullptr;
   if (limits == nullptr) {
-    __atomic_store_n(&gate_state, GateState::off, __ATOMIC_RELEASE);
+    __atomic_store_n(&gate_state, gate_off, __ATOMIC_RELEASE);
     return;
   }
   gpu_count = limits->gpu_count;
@@ -97,7 +97,7 @@ void set_up() {
   }
   watch_count = count;
   meter_set_up((limits->flags & ALIQUOT_FLAG_METER) != 0);
-  __atomic_store_n(&gate_state, GateState::on, __ATOMIC_RELEASE);
+  __atomic_store_n(&gate_state, gate_on, __ATOMIC_RELEASE);
 }
 
 // Which GPU a launch is for. With one GPU there is nothing to ask.
@@ -253,14 +253,14 @@ void reset_gate() {
   setup_lock = {};
   for (Flight& flight : flights) flight = {};
   thread_gate = {};
-  gate_state = GateState::unset;
+  gate_state = gate_unset;
   watch_count = 0;
   reset_meter();
 }
 
 void before_launch(Passage* passage) {
-  if (gate_state == GateState::unset) set_up();
-  if (gate_state != GateState::on) return;
+  if (gate_state == gate_unset) set_up();
+  if (gate_state != gate_on) return;
   const KeepErrno keep;
   const int gpu = launch_gpu();
   const aliquot_board* board = gpu < 0 ? nullptr : boards[gpu];
@@ -292,7 +292,7 @@ void after_launch(const Passage& passage, CUresult result) {
 }
 
 void gate_synchronized(CUstream stream, bool all) {
-  if (__atomic_load_n(&gate_state, __ATOMIC_ACQUIRE) != GateState::on) return;
+  if (__atomic_load_n(&gate_state, __ATOMIC_ACQUIRE) != gate_on) return;
   const bool counts = thread_gate.counts[0] != 0 || thread_gate.counts[1] != 0;
   const bool measuring = meter_pending();
   if (!counts && !measuring && boards_quiet()) return;

@@ -13,8 +13,8 @@ namespace aliquot::enforce {
 enum LaunchKind : unsigned { launch_kernel, launch_graph, launch_kinds };
 
 // Off: no grant. Unset: the first launch finds out.
-enum class GateState : int { unset, off, on };
-extern GateState gate_state;
+enum GateState : int { gate_unset, gate_off, gate_on };
+extern int gate_state;
 
 struct Watch {
   const std::uint32_t* word;
@@ -58,12 +58,12 @@ inline bool boards_quiet() {
 
 template <class Call>
 CUresult pass_gate(CUstream stream, LaunchKind kind, Call call) {
-  const GateState state = __atomic_load_n(&gate_state, __ATOMIC_ACQUIRE);
-  if (state == GateState::on && boards_quiet() && --thread_gate.until_tick > 0) [[likely]] {
+  const int state = __atomic_load_n(&gate_state, __ATOMIC_ACQUIRE);
+  if (state == gate_on && boards_quiet() && --thread_gate.until_tick > 0) [[likely]] {
     ++thread_gate.counts[kind];
     return call();
   }
-  if (state == GateState::off) return call();
+  if (state == gate_off) return call();
   Passage passage{kNoGpu, false, false, kind, stream};
   before_launch(&passage);
   const CUresult r = call();

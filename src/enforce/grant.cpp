@@ -24,10 +24,10 @@ constexpr std::uint64_t kDefaultContext = 600ULL << 20;
 // Above what a program's own descriptors take, and closed after the driver's when the process ends.
 constexpr int kLowestFd = 300;
 
-enum class Standing { unknown, ready, broken };
+enum Standing : int { standing_unknown, standing_ready, standing_broken };
 
 struct Grant {
-  Standing standing = Standing::unknown;
+  int standing = standing_unknown;
   int pid = 0;  // of the process that found out
   int slot = -1;
   std::uint32_t generation = 0;
@@ -280,7 +280,7 @@ const char* attach() {
 
 void child_starts() {
   attach_lock = {};
-  grant.standing = Standing::unknown;
+  grant.standing = standing_unknown;
   grant.slot = -1;
   std::memset(grant.held, 0, sizeof grant.held);
   std::memset(grant.held_context, 0, sizeof grant.held_context);
@@ -341,19 +341,19 @@ bool grant_ready() {
   // The pid is asked for each time: a child made without libc's fork has no handler run.
   const int pid = getpid();
   if (grant.pid == pid) {
-    const Standing standing = __atomic_load_n(&grant.standing, __ATOMIC_ACQUIRE);
-    if (standing != Standing::unknown) return standing == Standing::ready;
+    const int standing = __atomic_load_n(&grant.standing, __ATOMIC_ACQUIRE);
+    if (standing != standing_unknown) return standing == standing_ready;
   }
   const KeepErrno keep;
   if (grant.pid != pid && grant.pid != 0) child_starts();
   const Hold hold(attach_lock);
-  if (grant.pid == pid && grant.standing != Standing::unknown)
-    return grant.standing == Standing::ready;
+  if (grant.pid == pid && grant.standing != standing_unknown)
+    return grant.standing == standing_ready;
   grant.pid = pid;
   if (!forks_watched) forks_watched = pthread_atfork(nullptr, nullptr, child_starts) == 0;
   const char* why = attach();
   if (why != nullptr) say(why);
-  __atomic_store_n(&grant.standing, why == nullptr ? Standing::ready : Standing::broken,
+  __atomic_store_n(&grant.standing, why == nullptr ? int{standing_ready} : int{standing_broken},
                    __ATOMIC_RELEASE);
   return why == nullptr;
 }
@@ -371,8 +371,8 @@ bool reserve(int gpu, std::uint64_t bytes, bool context) {
   return gpu >= 0 && (bytes == 0 || add_if_allowed(gpu, bytes, context, false));
 }
 
-void reserve_anyway(int gpu, std::uint64_t bytes) {
-  if (bytes != 0) (void)add_if_allowed(gpu, bytes, false, true);
+void reserve_anyway(int gpu, std::uint64_t bytes, bool context) {
+  if (bytes != 0) (void)add_if_allowed(gpu, bytes, context, true);
 }
 
 // Needs no lock: a smaller number can break no limit.

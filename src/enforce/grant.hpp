@@ -25,7 +25,7 @@ int gpu_by_uuid(const unsigned char* uuid);
 // says that they are for a context.
 bool reserve(int gpu, std::uint64_t bytes, bool context = false);
 // The bytes are in use already, whatever the limit says: memory the driver took by itself.
-void reserve_anyway(int gpu, std::uint64_t bytes);
+void reserve_anyway(int gpu, std::uint64_t bytes, bool context = false);
 void release(int gpu, std::uint64_t bytes, bool context = false);
 // Reserved for a context, turned into what it really costs. False, and nothing changed, when that
 // is more than the limit allows.

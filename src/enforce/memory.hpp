@@ -50,6 +50,10 @@ void pool_block_freed(const Record& record);
 CUresult with_graph_memory(CUgraphExec exec, CUresult (*call)(CUgraphExec, CUstream),
                            CUstream stream);
 
+// Memory the driver took by itself since (code, printf buffers): added to what contexts cost, as
+// NVML counts it. Looks at most once a second (contexts.cpp).
+void look_for_overhead(int gpu);
+
 // The gate's events die with their context (gate.cpp).
 void gate_context_gone(CUcontext context);
 

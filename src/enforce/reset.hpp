@@ -4,6 +4,7 @@
 
 namespace aliquot::enforce {
 
+void reset_driver();
 void reset_blocks();
 void reset_pools();
 void reset_mappings();
@@ -12,6 +13,7 @@ void reset_gate();
 void reset_nvml();
 
 inline void reset_modules() {
+  reset_driver();
   reset_blocks();
   reset_pools();
   reset_mappings();

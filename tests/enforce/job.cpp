@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -126,18 +127,27 @@ Victim::Victim(Job* job, const std::string& how, const Settings& environment, bo
   EXPECT_EQ(pipe2(from, O_CLOEXEC), 0);
   const std::string program =
       std::string(ALIQUOT_VICTIM_DIR) + (linked ? "/victim_linked" : "/victim");
-  pid_ = fork();
-  if (pid_ == 0) {
-    dup2(to[0], 0);
-    dup2(from[1], 1);
-    setenv("LD_LIBRARY_PATH", ALIQUOT_STANDIN_DIR, 1);
-    setenv("ALIQUOT_LIBCUDA", ALIQUOT_STANDIN_DIR "/libcuda.so.1", 1);
-    setenv("LD_PRELOAD", ALIQUOT_LIBRARY, 1);
-    if (job != nullptr) setenv(ALIQUOT_GRANT_VARIABLE, job->folder().c_str(), 1);
-    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
-    execl(program.c_str(), program.c_str(), how.c_str(), nullptr);
-    _exit(127);
-  }
+  Settings settings{{"LD_LIBRARY_PATH", ALIQUOT_STANDIN_DIR},
+                    {"ALIQUOT_LIBCUDA", ALIQUOT_STANDIN_DIR "/libcuda.so.1"},
+                    {"LD_PRELOAD", ALIQUOT_LIBRARY}};
+  if (job != nullptr) settings[ALIQUOT_GRANT_VARIABLE] = job->folder();
+  for (const auto& [name, value] : environment) settings[name] = value;
+  std::vector<std::string> texts;
+  for (char** each = environ; *each != nullptr; ++each)
+    if (!settings.contains(std::string(*each, std::strcspn(*each, "=")))) texts.emplace_back(*each);
+  for (const auto& [name, value] : settings) texts.push_back(name + "=" + value);
+  std::vector<char*> variables;
+  for (std::string& text : texts) variables.push_back(text.data());
+  variables.push_back(nullptr);
+  std::string arguments[] = {program, how};
+  char* argv[] = {arguments[0].data(), arguments[1].data(), nullptr};
+  // Not fork: of a process with sanitizers that takes longer than the test.
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, to[0], 0);
+  posix_spawn_file_actions_adddup2(&actions, from[1], 1);
+  EXPECT_EQ(posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv, variables.data()), 0);
+  posix_spawn_file_actions_destroy(&actions);
   close(to[0]);
   close(from[1]);
   in_ = to[1];

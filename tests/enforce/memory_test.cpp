@@ -1,6 +1,7 @@
 // Memory: every kind of allocation up to the limit, in one process and in four; what the library
 // charges is what the stand-in driver itself counts; and the views show the share.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "enforce/job.hpp"
 
@@ -89,6 +90,26 @@ TEST_P(EveryKind, of_four_processes_together_stops_at_the_limit) {
 
 INSTANTIATE_TEST_SUITE_P(Memory, EveryKind, testing::ValuesIn(kKinds),
                          [](const auto& each) { return each.param.name; });
+
+TEST(Memory, threads_of_one_process_keep_the_books_right) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, kGiB}}, true);
+  Victim victim(&job);
+  ASSERT_EQ(victim.begin(), 0);
+  victim.send("churn 6 400");
+  for (int i = 0; i < 50; ++i) {
+    // Neighbours come and go meanwhile.
+    __atomic_store_n(&job.board().contended, static_cast<std::uint32_t>(i % 2), __ATOMIC_RELEASE);
+    job.beat();
+    ASSERT_LE(job.total(), kGiB);
+    usleep(2000);
+  }
+  __atomic_store_n(&job.board().contended, 0U, __ATOMIC_RELEASE);
+  EXPECT_EQ(victim.answer(), 0) << victim.text();
+  ASSERT_EQ(victim.tell("sync"), 0);
+  EXPECT_EQ(job.charged(), machine.used_by(victim.pid()));
+  EXPECT_EQ(job.charged(), kContext);
+}
 
 TEST(Memory, small_pieces_share_slabs) {
   Machine machine("h200:1");

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "standin/abi/cuda.hpp"
@@ -187,6 +189,36 @@ int capture_and_launch(std::uint64_t iterations, int times) {
   return r;
 }
 
+// Threads that allocate and free in three ways at once, and launch in between.
+int churn(int threads, int rounds) {
+  CUcontext context = nullptr;
+  if (const int r = api.cuDevicePrimaryCtxRetain(&context, 0); r != 0) return r;
+  if (kernel == nullptr)
+    if (const int r = load_kernel(); r != 0) return r;
+  std::vector<std::thread> all;
+  all.reserve(static_cast<size_t>(threads));
+  std::atomic<int> bad{0};
+  for (int t = 0; t < threads; ++t)
+    all.emplace_back([&, t] {
+      if (api.cuCtxSetCurrent(context) != 0) ++bad;
+      for (int i = 0; i < rounds; ++i) {
+        CUdeviceptr address = 0;
+        const size_t size = static_cast<size_t>((t + 1) * (i % 50 + 1)) * 70'000;
+        const bool async = (i + t) % 3 == 0;
+        const int r = async ? api.cuMemAllocAsync(&address, size, nullptr)
+                            : api.cuMemAlloc_v2(&address, size);
+        if (r != 0 && r != 2) ++bad;
+        if (launch(100, false) != 0) ++bad;
+        if (r != 0) continue;
+        if ((i % 2 == 0 ? api.cuMemFreeAsync(address, nullptr) : api.cuMemFree_v2(address)) != 0)
+          ++bad;
+        if (i % 7 == 0 && api.cuStreamSynchronize(nullptr) != 0) ++bad;
+      }
+    });
+  for (auto& thread : all) thread.join();
+  return bad;
+}
+
 int run(const std::string& word, std::istringstream& in, std::ostringstream& out) {
   std::uint64_t a = 0;
   std::uint64_t b = 0;
@@ -317,6 +349,7 @@ int run(const std::string& word, std::istringstream& in, std::ostringstream& out
     for (std::uint64_t i = 0; i < a && r == 0; ++i) r = launch(b, word == "cooperative");
     return r;
   }
+  if (word == "churn") return churn(static_cast<int>(a), static_cast<int>(b));
   if (word == "capture") return capture_and_launch(b, static_cast<int>(a));
   if (word == "nvml") {
     void* nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW);
