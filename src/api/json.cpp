@@ -70,7 +70,7 @@ void visit_fields(Visitor& visit, T& value) {
   FIELD(derived_exit_signal); FIELD(submit_ms); FIELD(eligible_ms); FIELD(start_ms);
   FIELD(end_ms); FIELD(time_limit_ms); FIELD(suspend_ms); FIELD(suspended_total_ms);
   FIELD(deadline_ms); FIELD(ntasks); FIELD(ntasks_per_node); FIELD(cpus_per_task); FIELD(cpus);
-  FIELD(memory); FIELD(gres); FIELD(constraint); FIELD(node); FIELD(gpus); FIELD(command);
+  FIELD(memory); FIELD(gres); FIELD(constraint); FIELD(node); FIELD(gpus); FIELD(enforcement); FIELD(command);
   FIELD(work_dir); FIELD(std_out); FIELD(std_err); FIELD(std_in); FIELD(submit_host);
   FIELD(steps); FIELD(user_cpu_ms); FIELD(system_cpu_ms); FIELD(max_rss); FIELD(gpu_ms);
   FIELD(gpu_memory_peak); FIELD(gpu_utilisation);
@@ -99,10 +99,15 @@ void visit_fields(Visitor& visit, T& value) {
   FIELD(name); FIELD(is_default); FIELD(up); FIELD(max_time_ms); FIELD(default_time_ms);
 }
 
+template <class Visitor, Of<BackendInfo> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(name); FIELD(used); FIELD(detail);
+}
+
 template <class Visitor, Of<ClusterInfo> T>
 void visit_fields(Visitor& visit, T& value) {
   FIELD(version); FIELD(daemon_version); FIELD(cluster); FIELD(one_user); FIELD(simulated);
-  FIELD(policy); FIELD(cgroup); FIELD(node); FIELD(partitions); FIELD(config);
+  FIELD(policy); FIELD(cgroup); FIELD(enforcement); FIELD(node); FIELD(partitions); FIELD(config);
 }
 
 template <class Visitor, Of<Submitted> T>

@@ -164,6 +164,7 @@ struct JobInfo {
   std::string constraint;
   std::string node;  // where it runs
   std::vector<GpuHold> gpus;
+  std::string enforcement;  // how it is held to that: "mps(user)+library+leases+watchdog"
 
   std::string command;
   std::string work_dir;
@@ -177,7 +178,7 @@ struct JobInfo {
   std::int64_t user_cpu_ms = 0;
   std::int64_t system_cpu_ms = 0;
   std::int64_t max_rss = 0;
-  std::int64_t gpu_ms = 0;  // GPU time: compute share × time
+  std::int64_t gpu_ms = 0;  // GPU time: measured in the job, else compute share × time
   std::int64_t gpu_memory_peak = 0;
   std::int64_t gpu_utilisation = 0;  // mean, 1/10,000
 };
@@ -232,6 +233,13 @@ struct PartitionInfo {
   std::optional<std::int64_t> default_time_ms;
 };
 
+// One way of holding jobs to their shares, strongest first.
+struct BackendInfo {
+  std::string name;
+  bool used = false;
+  std::string detail;  // what it does, or why it is not used
+};
+
 struct ClusterInfo {
   int version = kVersion;
   std::string daemon_version;
@@ -240,6 +248,7 @@ struct ClusterInfo {
   bool simulated = false;
   std::string policy;
   std::string cgroup;  // "v2", "v1", "none: why"
+  std::vector<BackendInfo> enforcement;
   NodeInfo node;
   std::vector<PartitionInfo> partitions;
   std::map<std::string, std::string> config;  // for scontrol show config

@@ -30,6 +30,7 @@
 
 #include "base/text.hpp"
 #include "engine/api_server.hpp"
+#include "engine/enforcer.hpp"
 #include "engine/monitor.hpp"
 #include "engine/stepd_executor.hpp"
 #include "net/server.hpp"
@@ -148,23 +149,73 @@ Result<void> make_folder(const std::filesystem::path& path, mode_t mode) {
   return {};
 }
 
+// What this node can do to hold jobs to their shares.
+Result<std::unique_ptr<Enforcer>> make_enforcer(const DaemonOptions& options,
+                                                const gpu::Devices& devices,
+                                                const std::vector<gpu::Device>& gpus,
+                                                const std::optional<gpu::StandIn>& standin) {
+  const Settings& settings = options.settings;
+  EnforcerOptions enforcer{
+      .run = options.run,
+      .library = settings.library.empty() ? options.library.string() : settings.library,
+      .facts = {.enabled = settings.enforce,
+                .driver_version = devices.driver_version(),
+                .compute_limit = settings.compute_limit,
+                .kill_escapes = settings.escape == "kill"},
+      .gpus = gpus,
+      .mps = nullptr};
+  core::EnforcementFacts& facts = enforcer.facts;
+  facts.domain = core::parse_fault_domain(settings.fault_domain).value_or(core::FaultDomain::user);
+  const std::string library = enforcer.library;
+  if (::access(library.c_str(), R_OK) != 0) {
+    facts.no_library = fmt::format("there is no {}", library);
+  } else if (library.find_first_of(" :$") != std::string::npos) {
+    facts.no_library = fmt::format("{} has a space, a colon or a '$' in its name", library);
+  }
+  if (const auto program = gpu::find_mps_control(standin)) {
+    std::vector<std::string> variables;
+    if (standin) {
+      variables = gpu::environment(*standin);
+      variables.push_back("LD_LIBRARY_PATH=" + standin->directory.string());
+    }
+    enforcer.mps = gpu::open_mps(*program, std::move(variables));
+  } else {
+    facts.no_mps = program.error().message;
+  }
+  if (gpus.empty()) facts.no_mps = "there is no GPU";
+  std::error_code error;
+  if (!std::filesystem::exists(options.run, error)) {
+    TRY(make_folder(options.run, ::getuid() == 0 ? 0711 : 0700));
+  }
+  for (const core::Backend& backend : core::list_backends(facts)) {
+    spdlog::info("enforcement: {}: {}{}", backend.name,
+                 backend.used ? "" : "not used: ", backend.detail);
+  }
+  return Enforcer::create(std::move(enforcer));
+}
+
 class Daemon {
  public:
   Daemon(const DaemonOptions& options, std::unique_ptr<gpu::Devices> devices,
-         std::unique_ptr<node::Cgroups> cgroups, StepdOptions stepd)
+         std::unique_ptr<node::Cgroups> cgroups, std::unique_ptr<Enforcer> enforcer,
+         StepdOptions stepd)
       : options_(options),
         devices_(std::move(devices)),
         cgroups_(std::move(cgroups)),
+        enforcer_(std::move(enforcer)),
         signals_(context_, SIGTERM, SIGINT),
         due_(context_),
         sampling_(context_),
-        executor_(context_, *cgroups_, std::move(stepd)) {}
+        executor_(context_, *cgroups_, *enforcer_, std::move(stepd)) {}
 
   Result<void> run(Machine machine, const std::function<void()>& ready) {
     Store store = TRY(Store::open(options_.state / "state.db"));
     engine_ = TRY(Engine::create({options_.settings, std::move(machine), clock_, executor_, users_,
-                                  std::move(store), Uid(::getuid()), devices_->simulated()}));
+                                  std::move(store), Uid(::getuid()), devices_->simulated(),
+                                  enforcer_->backends()}));
     remove_stale_groups();
+    for (const api::JobInfo& job : engine_->active()) enforcer_->adopt(job);
+    enforcer_->recovered();
     executor_.listen(*engine_, [this] { settle(); });
     api_ = std::make_unique<ApiServer>(*engine_, [this] { settle_soon(); });
     auto server = TRY(net::Server::listen(
@@ -184,6 +235,7 @@ class Daemon {
     context_.run();
     api_->stop();
     engine_->settle();
+    enforcer_->stop();
     return {};
   }
 
@@ -224,25 +276,31 @@ class Daemon {
 
   void sample() {
     monitor_.post([this, running = engine_->running()] {
-      auto views = look_at_gpus(*devices_, running);
-      asio::post(context_, [this, views = std::move(views)]() mutable {
-        if (views) {
-          engine_->observe(std::move(*views));
-        } else {
-          spdlog::warn("cannot sample the GPUs: {}", views.error().message);
-          engine_->observe_failure();
-        }
-        settle();
-        // What a long queue took goes back to the machine when the last job is over.
-        const bool busy = engine_->live() > 0;
-        if (std::exchange(was_busy_, busy) && !busy) ::malloc_trim(0);
-        const Settings& settings = options_.settings;
-        const Millis wait = busy ? settings.sample_interval : settings.idle_sample_interval;
-        sampling_.expires_after(std::chrono::milliseconds(wait.value()));
-        sampling_.async_wait([this](error_code error) {
-          if (!error) sample();
-        });
-      });
+      auto views = look_at_gpus(*devices_, running, *cgroups_);
+      std::vector<Escape> escapes;
+      if (views) escapes = enforcer_->inspect(*views);
+      enforcer_->tick();
+      asio::post(context_,
+                 [this, views = std::move(views), escapes = std::move(escapes)]() mutable {
+                   for (const Escape& escape : escapes)
+                     spdlog::warn("job {}: {}", escape.job, escape.what);
+                   engine_->report(escapes);
+                   if (views) {
+                     engine_->observe(std::move(*views));
+                   } else {
+                     spdlog::warn("cannot sample the GPUs: {}", views.error().message);
+                     engine_->observe_failure();
+                   }
+                   settle();
+                   const Settings& settings = options_.settings;
+                   const Millis wait = engine_->live() > 0 || enforcer_->busy()
+                                           ? settings.sample_interval
+                                           : settings.idle_sample_interval;
+                   sampling_.expires_after(std::chrono::milliseconds(wait.value()));
+                   sampling_.async_wait([this](error_code error) {
+                     if (!error) sample();
+                   });
+                 });
     });
   }
 
@@ -251,6 +309,7 @@ class Daemon {
   SystemUsers users_;
   std::unique_ptr<gpu::Devices> devices_;
   std::unique_ptr<node::Cgroups> cgroups_;
+  std::unique_ptr<Enforcer> enforcer_;
   asio::io_context context_{1};
   asio::signal_set signals_;
   asio::steady_timer due_;
@@ -312,7 +371,9 @@ Result<void> run_daemon(const DaemonOptions& options, const std::function<void()
                      .standin = standin,
                      .gpus = gpus,
                      .enforce_cpus = !devices->simulated() && !settings.cpus};
-  Daemon daemon(options, std::move(devices), std::move(cgroups), std::move(stepd));
+  auto enforcer = TRY(make_enforcer(options, *devices, gpus, standin));
+  Daemon daemon(options, std::move(devices), std::move(cgroups), std::move(enforcer),
+                std::move(stepd));
   return daemon.run(std::move(machine), ready);
 }
 

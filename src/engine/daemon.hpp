@@ -15,7 +15,9 @@ struct DaemonOptions {
   Settings settings;
   std::string socket;
   std::filesystem::path state;
+  std::filesystem::path run;      // what goes with a reboot: grants, boards, MPS pipes
   std::filesystem::path stepd;    // the program aliquot-stepd
+  std::filesystem::path library;  // libaliquot.so; need not be there
   std::filesystem::path standin;  // the folder of the stand-in's libraries
   std::string commands;           // the folder of sbatch, srun, …; empty: there is none
 };

@@ -34,6 +34,7 @@ Engine::Engine(Parts parts, core::Ledger ledger, std::unique_ptr<core::Policy> p
       store_(std::move(parts.store)),
       owner_(parts.owner),
       simulated_(parts.simulated),
+      backends_(std::move(parts.backends)),
       ledger_(std::move(ledger)),
       policy_(std::move(policy)),
       started_(clock_.wall()) {}
@@ -119,8 +120,28 @@ std::optional<WallTime> Engine::next_due() const {
 
 std::vector<Engine::RunningJob> Engine::running() const {
   std::vector<RunningJob> jobs;
-  for (const JobId id : ledger_.jobs()) jobs.push_back({id, jobs_.at(id).mark});
+  for (const JobId id : ledger_.jobs()) {
+    const Job& job = jobs_.at(id);
+    jobs.push_back({id, Uid(job.info.uid), job.mark});
+  }
   return jobs;
+}
+
+std::vector<api::JobInfo> Engine::active() const {
+  std::vector<api::JobInfo> jobs;
+  for (const auto& [id, job] : jobs_) {
+    if (core::is_active(job.state)) jobs.push_back(job.info);
+  }
+  return jobs;
+}
+
+void Engine::report(const std::vector<Escape>& escapes) {
+  for (const Escape& escape : escapes) {
+    Job* job = find(escape.job);
+    if (job == nullptr || !core::is_active(job->state)) continue;
+    job->info.reason_detail = escape.what;
+    save(*job);
+  }
 }
 
 void Engine::observe(std::vector<GpuView> views) {

@@ -24,6 +24,7 @@
 
 #include "api/types.hpp"
 #include "base/clock.hpp"
+#include "core/enforcement.hpp"
 #include "core/ledger.hpp"
 #include "core/policy.hpp"
 #include "core/schedule.hpp"
@@ -71,6 +72,12 @@ struct GpuView {
   std::vector<api::GpuProcess> processes;
 };
 
+// A process that a job's limits do not reach.
+struct Escape {
+  JobId job;
+  std::string what;  // a sentence without its end
+};
+
 // Users' names, from the machine's database; a fake for tests.
 class Users {
  public:
@@ -107,6 +114,7 @@ class Engine final : public ExecutorEvents {
     Store store;
     Uid owner;  // whom the daemon runs as; root serves everybody
     bool simulated = false;
+    std::vector<core::Backend> backends = {};
   };
   // Reads the record and takes up what runs.
   static Result<std::unique_ptr<Engine>> create(Parts parts);
@@ -158,6 +166,7 @@ class Engine final : public ExecutorEvents {
   void on_ended(const node::ExitRecord& record) override;
   void on_never_started(JobId job, std::int64_t attempt, const std::string& why) override;
   void on_lost(JobId job, std::int64_t attempt) override;
+  void on_enforced(JobId job, std::int64_t attempt, const std::string& words) override;
 
   // --- engine_view
   // Everything in the queue or lately over, as JSON (api::JobList): the queue may be long, and no
@@ -175,9 +184,14 @@ class Engine final : public ExecutorEvents {
   void observe_failure();
   struct RunningJob {
     JobId id;
+    Uid uid;
     std::string mark;
   };
   [[nodiscard]] std::vector<RunningJob> running() const;
+  // What runs, as it was started.
+  [[nodiscard]] std::vector<api::JobInfo> active() const;
+  // Shown by `aliquot why` and status, and kept with the job.
+  void report(const std::vector<Escape>& escapes);
 
   // --- the driver's
   // Starts what can start, commits, then acts and answers.
@@ -269,6 +283,7 @@ class Engine final : public ExecutorEvents {
   Store store_;
   Uid owner_;
   bool simulated_;
+  std::vector<core::Backend> backends_;
   core::Ledger ledger_;
   std::unique_ptr<core::Policy> policy_;
 

@@ -190,6 +190,7 @@ void Engine::back_to_queue(Job& job, bool held, bool count) {
   info.derived_exit_code = info.derived_exit_signal = 0;
   info.node.clear();
   info.gpus.clear();
+  info.enforcement.clear();
   steps_.erase(job.id());
   next_step_.erase(job.id());
   save(job);
@@ -211,6 +212,18 @@ void Engine::remember_use(Job& job, const node::ExitRecord& record) {
   if (const auto use = gpu_use_.find(job.id()); use != gpu_use_.end() && use->second.samples > 0) {
     info.gpu_memory_peak = use->second.memory_peak;
     info.gpu_utilisation = use->second.utilisation / use->second.samples;
+  }
+  // What the library measured in the job beats what was seen of the GPU from outside.
+  if (record.gpu_ms) {
+    info.gpu_ms = *record.gpu_ms;
+    const std::int64_t held = ran * std::max<std::int64_t>(std::ssize(info.gpus), 1);
+    if (held > 0) {
+      info.gpu_utilisation =
+          std::min(scale_down(kWholeGpu, *record.gpu_ms, held), kWholeGpu).value();
+    }
+  }
+  if (record.gpu_memory_peak) {
+    info.gpu_memory_peak = std::max(info.gpu_memory_peak, *record.gpu_memory_peak);
   }
   if (!job.spec.batch) return;
   const bool well = record.exit_code == 0 && record.exit_signal == 0;
@@ -253,7 +266,7 @@ void Engine::on_ended(const node::ExitRecord& record) {
     exit_code = end ? end->exit_code : info.derived_exit_code;
     exit_signal = end ? end->exit_signal : info.derived_exit_signal;
   }
-  info.reason_detail = record.detail;
+  if (!record.detail.empty()) info.reason_detail = record.detail;  // else what was found of it
   // The exit code of a job that was ended from outside says nothing about its script.
   if (record.reason == node::EndReason::timeout || job->ending == Ending::timeout) {
     return finish(*job, JobState::timeout, "TimeLimit");
@@ -300,6 +313,13 @@ void Engine::on_lost(JobId id, std::int64_t attempt) {
   }
   job->info.reason_detail = "the processes that looked after it are gone: killed, or a reboot";
   finish(*job, core::JobState::node_fail, "NodeDown");
+}
+
+void Engine::on_enforced(JobId id, std::int64_t attempt, const std::string& words) {
+  Job* job = find(id);
+  if (job == nullptr || !core::is_active(job->state) || attempt != job->info.restarts) return;
+  job->info.enforcement = words;
+  save(*job);
 }
 
 void Engine::end_processes(Job& job, Ending ending) {

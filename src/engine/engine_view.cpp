@@ -144,10 +144,12 @@ Answer<api::WhyInfo> Engine::why(const Caller& caller, const std::string& id) {
   const Job* job = find(JobId(info->id));
   if (job == nullptr) {
     why.sentences.push_back(fmt::format("Job {} is over: {}.", info->id, info->state));
+    if (!info->reason_detail.empty()) why.sentences.push_back(info->reason_detail + ".");
     return why;
   }
   if (job->state != core::JobState::pending) {
     why.sentences.push_back(fmt::format("Job {} is {}.", info->id, info->state));
+    if (!info->reason_detail.empty()) why.sentences.push_back(info->reason_detail + ".");
     return why;
   }
   why.earliest_start_ms = info->start_ms;
@@ -200,6 +202,9 @@ api::ClusterInfo Engine::cluster_info() const {
   info.simulated = simulated_;
   info.policy = policy_->name();
   info.cgroup = executor_.fence();
+  for (const core::Backend& backend : backends_) {
+    info.enforcement.push_back({backend.name, backend.used, backend.detail});
+  }
   info.node.name = machine_.name;
   info.node.os = machine_.os;
   info.node.cpus = node.cpus / kOneCpu;
@@ -264,6 +269,8 @@ api::ClusterInfo Engine::cluster_info() const {
       {"SLURM_VERSION", "22.05.8"},
       {"AliquotVersion", ALIQUOT_VERSION},
       {"AliquotPolicy", std::string(policy_->name())},
+      {"AliquotFaultDomain", settings_.fault_domain},
+      {"AliquotEscape", settings_.escape},
   };
   if (settings_.gpus_per_user) {
     info.config["MaxGpusPerUser"] = std::to_string(*settings_.gpus_per_user);

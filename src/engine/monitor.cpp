@@ -2,10 +2,12 @@
 
 #include <pwd.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -31,12 +33,80 @@ std::string command_of(std::int64_t pid) {
   return command;
 }
 
+std::optional<uid_t> owner_of(node::Pid pid) {
+  struct stat status {};
+  if (::stat(fmt::format("/proc/{}", pid.value()).c_str(), &status) != 0) return std::nullopt;
+  return status.st_uid;
+}
+
+// A server runs as the user it serves; its parent, the control daemon, as we do. That nobody can
+// imitate.
+bool is_our_server(const api::GpuProcess& process) {
+  constexpr std::string_view kMps = "nvidia-cuda-mps";
+  if (!process.command.starts_with(kMps)) return false;
+  const auto server = node::read_process(node::Pid(static_cast<pid_t>(process.pid)));
+  if (!server) return false;
+  const auto parent = server->parent;
+  return owner_of(parent) == ::geteuid() && command_of(parent.value()).starts_with(kMps);
+}
+
+class Owners {
+ public:
+  Owners(const std::vector<Engine::RunningJob>& running, node::Cgroups& cgroups)
+      : running_(running), cgroups_(cgroups) {
+    for (const auto& job : running) by_mark_.emplace(job.mark, &job);
+  }
+
+  std::optional<JobId> job_of(node::Pid pid) {
+    if (const auto job = marked(pid)) return job;
+    if (const auto job = fenced(pid)) return job;
+    // Who has thrown its environment away still has parents.
+    for (int depth = 0; depth < 64; ++depth) {
+      const auto process = node::read_process(pid);
+      if (!process || process->parent.value() <= 1) return std::nullopt;
+      pid = process->parent;
+      if (const auto job = marked(pid)) return job;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  // Anyone can write any mark into an environment of their own: only the job's user counts.
+  std::optional<JobId> marked(node::Pid pid) const {
+    const auto mark = node::environment_of(pid, node::kMarkVariable);
+    if (!mark) return std::nullopt;
+    const auto job = by_mark_.find(*mark);
+    if (job == by_mark_.end() || owner_of(pid) != job->second->uid.value()) return std::nullopt;
+    return job->second->id;
+  }
+  std::optional<JobId> fenced(node::Pid pid) {
+    if (!cgroups_.available()) return std::nullopt;
+    if (!looked_) {
+      looked_ = true;
+      for (const auto& job : running_) {
+        const auto members = cgroups_.processes({job.id});
+        if (!members) continue;
+        for (const node::Pid member : *members) by_group_.emplace(member.value(), job.id);
+      }
+    }
+    const auto found = by_group_.find(pid.value());
+    if (found == by_group_.end()) return std::nullopt;
+    return found->second;
+  }
+
+  const std::vector<Engine::RunningJob>& running_;
+  node::Cgroups& cgroups_;
+  std::map<std::string, const Engine::RunningJob*> by_mark_;
+  bool looked_ = false;
+  std::unordered_map<pid_t, JobId> by_group_;
+};
+
 }  // namespace
 
 Result<std::vector<GpuView>> look_at_gpus(gpu::Devices& devices,
-                                          const std::vector<Engine::RunningJob>& running) {
-  std::map<std::string, JobId> jobs;
-  for (const auto& job : running) jobs.emplace(job.mark, job.id);
+                                          const std::vector<Engine::RunningJob>& running,
+                                          node::Cgroups& cgroups) {
+  Owners owners(running, cgroups);
   std::unordered_map<std::int64_t, api::GpuProcess> known;  // a process may sit on several GPUs
   std::vector<GpuView> views;
   for (gpu::Sample& sample : TRY(devices.sample())) {
@@ -48,13 +118,10 @@ Result<std::vector<GpuView>> look_at_gpus(gpu::Devices& devices,
         seen.pid = process.pid;
         seen.user = user_of(process.pid);
         seen.command = command_of(process.pid);
-        const auto mark =
-            node::environment_of(node::Pid(static_cast<pid_t>(process.pid)), node::kMarkVariable);
-        if (mark) {
-          const auto job = jobs.find(*mark);
-          if (job != jobs.end()) seen.job_id = job->second.value();
-        }
+        const auto job = owners.job_of(node::Pid(static_cast<pid_t>(process.pid)));
+        if (job) seen.job_id = job->value();
       }
+      if (!seen.job_id && is_our_server(seen)) continue;
       seen.memory = process.memory.value();
       view.processes.push_back(seen);
     }

@@ -190,6 +190,22 @@ Reader number_into(std::int64_t& to, std::int64_t most) {
     return {};
   };
 }
+Reader truth_into(bool& to) {
+  return [&to](const Place& place) -> Result<void> {
+    to = TRY(place.truth());
+    return {};
+  };
+}
+// What goes into LD_PRELOAD, where spaces and colons part names.
+Reader library_into(std::string& to) {
+  return [&to](const Place& place) -> Result<void> {
+    to = TRY(place.text());
+    if (!to.starts_with('/') || to.find_first_of(" :\t\n$") != std::string::npos) {
+      return place.complain("expected a full path without spaces, colons and '$'");
+    }
+    return {};
+  };
+}
 Reader size_into(std::optional<Bytes>& to) {
   return [&to](const Place& place) -> Result<void> {
     to = TRY(place.size());
@@ -245,6 +261,11 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
                               settings.compute_limit = kWholeGpu * TRY(place.number(1, 100));
                               return {};
                             }}})},
+            {"enforce", table("enforce", {{"enabled", truth_into(settings.enforce)},
+                                          {"fault_domain",
+                                           one_of(settings.fault_domain, {"gpu", "user", "job"})},
+                                          {"escape", one_of(settings.escape, {"report", "kill"})},
+                                          {"library", library_into(settings.library)}})},
             {"schedule", table("schedule", {{"policy", one_of(settings.policy, policies)}})},
             {"jobs", table("jobs", {{"memory_per_cpu", size_into(settings.memory_per_cpu)},
                                     {"gpus_per_user",

@@ -38,6 +38,12 @@ struct Settings {
   std::int64_t shards_per_gpu = 8;
   std::string simulate = {};  // "h200:4": the stand-in's GPUs
 
+  // How shares are held (core/enforcement).
+  bool enforce = true;
+  std::string fault_domain = "user";  // "gpu", "user", "job"
+  std::string escape = "report";      // "kill": end processes that got around their limits
+  std::string library = {};           // libaliquot.so; empty: where it was installed
+
   // For jobs that say none. Absent: nothing is set aside and nothing enforced, as in a Slurm that
   // does not count memory.
   std::optional<Bytes> memory_per_cpu = {};

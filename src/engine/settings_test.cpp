@@ -17,6 +17,9 @@ TEST(Settings, NoneAreNeeded) {
   EXPECT_EQ(settings->partitions[0].name, "main");
   EXPECT_TRUE(settings->partitions[0].is_default);
   EXPECT_EQ(settings->kill_wait, seconds(30));
+  EXPECT_TRUE(settings->enforce);
+  EXPECT_EQ(settings->fault_domain, "user");
+  EXPECT_EQ(settings->escape, "report");
 }
 
 TEST(Settings, ReadsEachOfThem) {
@@ -32,6 +35,11 @@ simulate = "h200:4"
 mps_per_gpu = 200
 shards_per_gpu = 4
 compute_overcommit = 2
+[enforce]
+enabled = false
+fault_domain = "gpu"
+escape = "kill"
+library = "/opt/libaliquot.so"
 [schedule]
 policy = "least-occupied"
 [jobs]
@@ -59,6 +67,10 @@ default = true
   EXPECT_EQ(settings->cpus, 48);
   EXPECT_EQ(settings->memory, gib(200));
   EXPECT_EQ(settings->compute_limit, kWholeGpu * 2);
+  EXPECT_FALSE(settings->enforce);
+  EXPECT_EQ(settings->fault_domain, "gpu");
+  EXPECT_EQ(settings->escape, "kill");
+  EXPECT_EQ(settings->library, "/opt/libaliquot.so");
   EXPECT_EQ(settings->policy, "least-occupied");
   EXPECT_EQ(settings->kill_wait, seconds(10));
   EXPECT_EQ(settings->min_job_age, seconds(300));
@@ -85,6 +97,10 @@ TEST(Settings, AMistakeIsNamedWithItsLine) {
   EXPECT_EQ(
       complaint("[[partition]]\nname = \"a\"\nmax_time = \"1:00\"\ndefault_time = \"2:00\"\n"),
       "x.toml:1: partition: default_time is over max_time");
+  EXPECT_EQ(complaint("[enforce]\nescape = \"forgive\"\n"),
+            "x.toml:2: enforce.escape: 'forgive' is none of report, kill");
+  EXPECT_EQ(complaint("[enforce]\nlibrary = \"/a b/x.so\"\n"),
+            "x.toml:2: enforce.library: expected a full path without spaces, colons and '$'");
   EXPECT_EQ(complaint("cluster = 3\n"), "x.toml:1: cluster: expected a table: [cluster]");
   EXPECT_EQ(complaint("[node\n").substr(0, 9), "x.toml:1:");
 }

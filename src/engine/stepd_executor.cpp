@@ -37,9 +37,9 @@ struct StepdExecutor::Watch {
   std::optional<asio::posix::stream_descriptor> stepd;
 };
 
-StepdExecutor::StepdExecutor(asio::io_context& context, node::Cgroups& cgroups,
+StepdExecutor::StepdExecutor(asio::io_context& context, node::Cgroups& cgroups, Enforcer& enforcer,
                              StepdOptions options)
-    : context_(context), cgroups_(cgroups), options_(std::move(options)) {}
+    : context_(context), cgroups_(cgroups), enforcer_(enforcer), options_(std::move(options)) {}
 
 StepdExecutor::~StepdExecutor() { stopping_ = true; }
 
@@ -86,6 +86,8 @@ Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
   if (spec.login_environment) {
     user = node::merge(node::login_environment(identity).environment, user);
   }
+  Enforcer::Enforced enforced = TRY(enforcer_.grant(job));
+  tell_enforced(job, enforced.words);
   node::JobContext context{.job = job,
                            .spec = spec,
                            .cluster = options_.cluster,
@@ -94,7 +96,9 @@ Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
                            .shell = identity.shell,
                            .standin = options_.standin,
                            .commands = options_.commands,
-                           .socket = options_.socket};
+                           .socket = options_.socket,
+                           .extra = std::move(enforced.environment),
+                           .preload = std::move(enforced.preload)};
   // The submitted environment is kept apart from the spec, and says where it was submitted from.
   constexpr std::string_view kSubmitDir = "SLURM_SUBMIT_DIR=";
   for (const std::string& variable : order.payload.environment) {
@@ -132,6 +136,25 @@ Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
   return directory.start(options_.stepd);
 }
 
+void StepdExecutor::tell_enforced(const api::JobInfo& job, const std::string& words) {
+  if (words.empty()) return;
+  on_loop([this, id = JobId(job.id), attempt = job.restarts, words] {
+    deliver([&](ExecutorEvents& events) { events.on_enforced(id, attempt, words); });
+  });
+}
+
+// Before the end is told: afterwards nobody keeps the numbers.
+void StepdExecutor::add_measured(node::ExitRecord& record) {
+  const auto measured = enforcer_.measure(JobId(record.job_id));
+  if (!measured) return;
+  record.gpu_ms = measured->gpu_time.value();
+  record.gpu_memory_peak = measured->memory_peak.value();
+}
+
+void StepdExecutor::let_go(JobId job, std::int64_t attempt) {
+  keeper_.post([this, job, attempt] { enforcer_.release(job, attempt); });
+}
+
 void StepdExecutor::start(StartOrder order) {
   const JobId id(order.job.id);
   watches_[id] = std::make_unique<Watch>();
@@ -147,6 +170,7 @@ void StepdExecutor::start(StartOrder order) {
         return look(id, attempt, mark);
       }
       watches_.erase(id);
+      let_go(id, attempt);
       deliver([&](ExecutorEvents& events) {
         events.on_never_started(id, attempt, stepd.error().message);
       });
@@ -190,18 +214,22 @@ void StepdExecutor::look(JobId id, std::int64_t attempt, const std::string& mark
     return started(id, attempt, *stepd, mark);
   }
   watches_.erase(id);
-  if (const auto* record = std::get_if<node::ExitRecord>(&*status)) {
+  if (auto* record = std::get_if<node::ExitRecord>(&*status)) {
     if (record->attempt == attempt) {
+      add_measured(*record);
+      let_go(id, attempt);
       return deliver([&](ExecutorEvents& events) { events.on_ended(*record); });
     }
     status = Directory::Status(Directory::NeverStarted{});  // of the run before
   }
   if (std::holds_alternative<Directory::NeverStarted>(*status)) {
+    let_go(id, attempt);
     return deliver([&](ExecutorEvents& events) { events.on_never_started(id, attempt, ""); });
   }
   // Its processes may be alive with nobody to look after them.
   keeper_.post([this, id, attempt, mark] {
     bury(id, mark);
+    enforcer_.release(id, attempt);
     on_loop([this, id, attempt] {
       deliver([&](ExecutorEvents& events) { events.on_lost(id, attempt); });
     });
@@ -220,6 +248,8 @@ void StepdExecutor::command(JobId id, const node::Command& command) {
     found->second->waiting.push_back(command);
     return;
   }
+  if (std::holds_alternative<node::SuspendCommand>(command)) enforcer_.suspend(id, true);
+  if (std::holds_alternative<node::ResumeCommand>(command)) enforcer_.suspend(id, false);
   keeper_.post([directory = folder(id), command] {
     // A stepd that no longer listens has ended; its end is on its way.
     (void)directory.send(command);
@@ -233,13 +263,18 @@ Result<std::vector<std::string>> StepdExecutor::admit(const StartOrder& order, n
     TRY(cgroups_.create(group, limits_of(order.job)));
     TRY(cgroups_.add(group, caller));
   }
+  // A server that has to be started keeps the loop waiting, for some 20 ms.
+  const Enforcer::Enforced enforced = TRY(enforcer_.grant(order.job));
+  tell_enforced(order.job, enforced.words);
   return node::allocation_environment({.job = order.job,
                                        .spec = order.spec,
                                        .cluster = options_.cluster,
                                        .mark = order.mark,
                                        .standin = options_.standin,
                                        .commands = options_.commands,
-                                       .socket = options_.socket});
+                                       .socket = options_.socket,
+                                       .extra = enforced.environment,
+                                       .preload = enforced.preload});
 }
 
 Result<std::vector<std::string>> StepdExecutor::admit_step(const StepOrder& order) {
@@ -255,13 +290,16 @@ Result<std::vector<std::string>> StepdExecutor::admit_step(const StepOrder& orde
     TRY(cgroups_.create(group, limits));
     TRY(cgroups_.add(group, order.caller));
   }
+  const Enforcer::Enforced enforced = enforcer_.of(JobId(order.job.id));
   return node::step_environment({.job = order.job,
                                  .spec = order.spec,
                                  .cluster = options_.cluster,
                                  .mark = order.mark,
                                  .standin = options_.standin,
                                  .commands = options_.commands,
-                                 .socket = options_.socket},
+                                 .socket = options_.socket,
+                                 .extra = enforced.environment,
+                                 .preload = enforced.preload},
                                 {.step = order.step,
                                  .ntasks = order.step_spec.ntasks,
                                  .cpus_per_task = order.step_spec.cpus_per_task,
@@ -286,6 +324,7 @@ void StepdExecutor::signal_step(const Job& job, std::int64_t step, int number) {
 }
 
 void StepdExecutor::freeze_allocation(const Job& job, bool frozen) {
+  enforcer_.suspend(job.id(), frozen);
   keeper_.post([this, id = job.id(), mark = job.mark, frozen] {
     if (cgroups_.available()) {
       (void)cgroups_.freeze({id}, frozen);
@@ -327,7 +366,9 @@ void StepdExecutor::end_allocation(const Job& job, Millis patience) {
         record.oom_kills = usage->oom_kills;
       }
     }
+    add_measured(record);
     bury(id, mark);
+    enforcer_.release(id, attempt);
     on_loop([this, id, record] {
       enders_.erase(id);
       deliver([&](ExecutorEvents& events) { events.on_ended(record); });
@@ -337,6 +378,7 @@ void StepdExecutor::end_allocation(const Job& job, Millis patience) {
 
 void StepdExecutor::forget(JobId id) {
   keeper_.post([this, id] {
+    enforcer_.release(id, std::nullopt);
     if (cgroups_.available()) (void)cgroups_.remove({id});
     (void)folder(id).remove();
   });

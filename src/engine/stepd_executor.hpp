@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/enforcer.hpp"
 #include "engine/executor.hpp"
 #include "engine/worker.hpp"
 #include "gpu/devices.hpp"
@@ -44,7 +45,8 @@ struct StepdOptions {
 
 class StepdExecutor final : public Executor {
  public:
-  StepdExecutor(boost::asio::io_context& context, node::Cgroups& cgroups, StepdOptions options);
+  StepdExecutor(boost::asio::io_context& context, node::Cgroups& cgroups, Enforcer& enforcer,
+                StepdOptions options);
   ~StepdExecutor() override;
 
   void listen(ExecutorEvents& events, std::function<void()> settled);
@@ -67,6 +69,7 @@ class StepdExecutor final : public Executor {
   // On a worker.
   Result<node::ProcessRef> launch(const StartOrder& order);
   void bury(JobId job, const std::string& mark);
+  void tell_enforced(const api::JobInfo& job, const std::string& words);
 
   // On the loop.
   void deliver(std::function<void(ExecutorEvents&)> event);
@@ -74,11 +77,14 @@ class StepdExecutor final : public Executor {
                const std::string& mark);
   void look(JobId job, std::int64_t attempt, const std::string& mark);
   void on_loop(std::function<void()> task);
+  void add_measured(node::ExitRecord& record);
+  void let_go(JobId job, std::int64_t attempt);
   [[nodiscard]] node::Limits limits_of(const api::JobInfo& job) const;
   [[nodiscard]] node::JobDirectory folder(JobId job) const { return {options_.jobs, job}; }
 
   boost::asio::io_context& context_;
   node::Cgroups& cgroups_;
+  Enforcer& enforcer_;
   StepdOptions options_;
   ExecutorEvents* events_ = nullptr;
   std::function<void()> settled_;

@@ -28,7 +28,8 @@ struct Device {
   std::optional<int> minor = {};  // of /dev/nvidia<minor>; none for simulated GPUs
   // A MIG slice: which of its GPU's, whose index and minor the others are.
   std::optional<unsigned> slice = {};
-  std::string pci_bus = {};  // "00000000:18:00.0"
+  std::string pci_bus = {};            // "00000000:18:00.0"
+  std::optional<int> capability = {};  // compute capability, its major number: 7 is Volta
   bool simulated = false;
 };
 

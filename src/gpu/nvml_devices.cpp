@@ -68,6 +68,7 @@ Result<NvmlLibrary> NvmlLibrary::load(const std::string& path) {
       !find(library, "nvmlDeviceGetMigDeviceHandleByIndex", &nvml.slice_handle)) {
     nvml.mig_mode = nullptr;
   }
+  find(library, "nvmlDeviceGetCudaComputeCapability", &nvml.capability);
   return nvml;
 }
 
@@ -165,6 +166,12 @@ Result<std::optional<std::vector<Device>>> NvmlDevices::describe(unsigned index)
   device.simulated = simulated_ || device.name.find("(simulated)") != std::string::npos;
   nvml::PciInfo pci{};
   if (library_.pci(handle, &pci) == nvml::kSuccess) device.pci_bus = pci.bus_id;
+  int major = 0;
+  int below = 0;
+  if (library_.capability != nullptr &&
+      library_.capability(handle, &major, &below) == nvml::kSuccess) {
+    device.capability = major;
+  }
   unsigned minor = 0;
   if (!device.simulated && library_.minor(handle, &minor) == nvml::kSuccess) {
     device.minor = static_cast<int>(minor);

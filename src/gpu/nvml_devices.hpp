@@ -32,6 +32,7 @@ struct NvmlLibrary {
   nvml::Return (*mig_mode)(nvml::Device, unsigned*, unsigned*) = nullptr;
   nvml::Return (*most_slices)(nvml::Device, unsigned*) = nullptr;
   nvml::Return (*slice_handle)(nvml::Device, unsigned, nvml::Device*) = nullptr;
+  nvml::Return (*capability)(nvml::Device, int*, int*) = nullptr;
 
   // path as dlopen takes it.
   static Result<NvmlLibrary> load(const std::string& path);

@@ -13,11 +13,17 @@ namespace {
 
 constexpr std::int64_t kMiB = 1024L * 1024;
 constexpr std::string_view kLibraryPath = "LD_LIBRARY_PATH";
+constexpr std::string_view kPreload = "LD_PRELOAD";
 
 // What we set or leave out on purpose: an outer job's value never shows through. Other SLURM_*
 // variables are settings for srun and stay.
-constexpr std::array kOurs = {"ALIQUOT_JOB",
+constexpr std::array kOurs = {"ALIQUOT_GRANT",
+                              "ALIQUOT_JOB",
                               "CUDA_DEVICE_ORDER",
+                              "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+                              "CUDA_MPS_LOG_DIRECTORY",
+                              "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+                              "CUDA_MPS_PIPE_DIRECTORY",
                               "CUDA_VISIBLE_DEVICES",
                               "ENVIRONMENT",
                               "SLURMD_NODENAME",
@@ -256,6 +262,21 @@ Environment found_first(const JobContext& context, const Environment& user) {
   return variables;
 }
 
+// Ours first, then the user's own; the one of an outer job never.
+Environment preload_environment(const JobContext& context, const Environment& user) {
+  std::string list = context.preload;
+  const auto before = get(user, kPreload);
+  std::string words(before.value_or(""));
+  std::ranges::replace(words, ' ', ':');
+  for (const auto word : split(words, ':')) {
+    if (word.empty() || word.ends_with("/libaliquot.so")) continue;
+    if (!list.empty()) list += ':';
+    list += word;
+  }
+  if (list.empty() && !before) return {};
+  return {std::string(kPreload) + "=" + list};
+}
+
 Environment without_ours(const Environment& user) {
   Environment kept;
   for (const auto& variable : user) {
@@ -313,12 +334,15 @@ Environment batch_environment(const JobContext& context, const Environment& user
 
   auto all = merge(defaults.take(), without_ours(user));
   all = merge(all, found_first(context, all));
+  all = merge(all, preload_environment(context, all));
   return merge(merge(all, ours.take()), context.extra);
 }
 
 Environment allocation_environment(const JobContext& context) {
   Builder ours;
   add_job(context, &ours);
+  // The client puts it in front of its own.
+  ours.if_any(kPreload, context.preload);
   return merge(merge(found_first(context, context.spec.environment), ours.take()), context.extra);
 }
 

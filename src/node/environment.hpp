@@ -38,6 +38,7 @@ struct JobContext {
   std::string commands = {};
   std::string socket = {};
   Environment extra = {};                    // of the enforcement, MPS, …; wins over all
+  std::string preload = {};                  // for the front of LD_PRELOAD
 };
 
 // For the script of a batch job: user (spec.environment, or the login environment with it on top)

@@ -78,6 +78,9 @@ struct ExitRecord {
   std::int64_t max_rss = 0;  // bytes: the group's peak, or the largest process where there is none
   std::int64_t oom_kills = 0;
   std::int64_t leftovers = 0;  // processes that outlived the script and were killed
+  // Added by the daemon, not by stepd: what the library in the job measured.
+  std::optional<std::int64_t> gpu_ms = {};
+  std::optional<std::int64_t> gpu_memory_peak = {};
 };
 
 std::string to_json(const Launch& launch);

@@ -11,6 +11,8 @@ namespace {
 
 // A name ending in an underscore stands for all that start so.
 constexpr auto kOfOneJob = std::to_array<std::string_view>({
+    "ALIQUOT_GRANT",
+    "CUDA_MPS_",
     "SLURM_ARRAY_",
     "SLURM_CPUS_ON_NODE",
     "SLURM_CPUS_PER_TASK",

@@ -248,6 +248,13 @@ std::vector<Check> check_daemon(const Answer<api::ClusterInfo>& cluster) {
                       fmt::format("jobs can open GPUs that are not theirs ({})", cluster->cgroup),
                       "let the daemon load BPF programs: run it as root, outside of a container"});
   }
+  for (const auto& backend : cluster->enforcement) {
+    // Missing is no fault in itself: the next one holds. Without the library memory is not exact.
+    const bool weak = backend.name == "library" && !backend.used;
+    checks.push_back({"holds: " + backend.name, weak ? Level::warn : Level::ok,
+                      (backend.used ? "" : "not used: ") + backend.detail,
+                      weak ? "shares are held by MPS and the watchdog alone" : ""});
+  }
   std::size_t foreign = 0;
   std::string example;
   for (const auto& gpu : cluster->node.gpus) {

@@ -102,6 +102,7 @@ std::string my_jobs(const std::vector<JobInfo>& jobs, const Looking& looking) {
       where = job->time_limit_ms ? "ends by " + format_timestamp(WallTime(job->end_ms.value_or(
                                                     *job->start_ms + *job->time_limit_ms)))
                                  : "no time limit";
+      if (!job->reason_detail.empty()) where += "; " + job->reason_detail;
     }
     rows.push_back({job_id_text(*job), job->name, job->state,
                     format_duration(time_used(*job, looking.now), TimeStyle::squeue), gpus, where});

@@ -33,6 +33,7 @@ usage: aliquotd [option…]
   --foreground        stay in the foreground, log to stderr
   --socket PATH       listen here
   --state-dir DIR     keep the queue and the jobs' files here
+  --run-dir DIR       keep what a reboot may forget here: limits of running jobs, pipes of MPS
   --config FILE       read the settings from here
   --simulate MODEL:N  pretend to have N GPUs of that model, for trying things out
   --help, --version
@@ -121,10 +122,20 @@ std::optional<int> go_to_background(int& ready) {
 }
 
 int run(int argc, char** argv) {
-  enum : int { kSocket = 256, kState, kConfig, kForeground, kSimulate, kHelpOption, kVersion };
-  static constexpr std::array<option, 8> kOptions{{
+  enum : int {
+    kSocket = 256,
+    kState,
+    kRun,
+    kConfig,
+    kForeground,
+    kSimulate,
+    kHelpOption,
+    kVersion
+  };
+  static constexpr std::array<option, 9> kOptions{{
       {"socket", required_argument, nullptr, kSocket},
       {"state-dir", required_argument, nullptr, kState},
+      {"run-dir", required_argument, nullptr, kRun},
       {"config", required_argument, nullptr, kConfig},
       {"foreground", no_argument, nullptr, kForeground},
       {"simulate", required_argument, nullptr, kSimulate},
@@ -143,6 +154,9 @@ int run(int argc, char** argv) {
         break;
       case kState:
         options.state = optarg;
+        break;
+      case kRun:
+        options.run = optarg;
         break;
       case kConfig:
         config = optarg;
@@ -171,6 +185,8 @@ int run(int argc, char** argv) {
     options.settings = std::move(*settings);
   }
   if (!simulate.empty()) options.settings.simulate = simulate;
+  // A daemon with places of its own shares none with the machine's.
+  const bool own = !options.socket.empty() || !options.state.empty();
   if (options.socket.empty()) {
     options.socket = default_socket();
     if (const auto made = make_socket_folder(fs::path(options.socket).parent_path()); !made) {
@@ -178,11 +194,17 @@ int run(int argc, char** argv) {
     }
   }
   if (options.state.empty()) options.state = default_state();
+  if (options.run.empty()) {
+    options.run = own ? options.state / "run" : fs::path(default_socket()).parent_path();
+  }
+  options.run = fs::absolute(options.run).lexically_normal();
   options.socket = fs::absolute(options.socket);
   options.state = fs::absolute(options.state);
   options.stepd = find_part(
       {"aliquot-stepd", "../libexec/aliquot/aliquot-stepd", "../lib/aliquot/aliquot-stepd"},
       "/usr/libexec/aliquot/aliquot-stepd");
+  options.library = find_part({"../lib/libaliquot.so", "../lib/aliquot/libaliquot.so"},
+                              "/usr/lib/aliquot/libaliquot.so");
   options.standin = find_part({"../standin", "../lib/aliquot/standin"}, "/usr/lib/aliquot/standin");
   options.commands = find_part({"../libexec/aliquot/commands"}, "");
 

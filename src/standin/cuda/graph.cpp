@@ -241,6 +241,10 @@ CU_API cuGraphNodeGetType(CUgraphNode node, int* type) {
 CU_API cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS* p) {
   if (node == nullptr || p == nullptr || node->type != NodeType::allocate) return kInvalidValue;
   *p = {};
+  const auto& visible = Driver::instance().visible();
+  for (std::size_t d = 0; d < visible.size(); ++d)
+    if (visible[d] == node->gpu) p->poolProps.location = {kLocationDevice, static_cast<int>(d)};
+  p->poolProps.allocType = 1;
   p->bytesize = node->size;
   p->dptr = node->address;
   return kSuccess;

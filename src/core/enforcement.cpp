@@ -1,0 +1,140 @@
+#include "core/enforcement.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/text.hpp"
+
+namespace aliquot::core {
+namespace {
+
+constexpr std::array<std::string_view, 3> kDomains = {"gpu", "user", "job"};
+// Since r615 the driver itself can cap GPU memory per cgroup.
+constexpr std::int64_t kDriverLimits = 615;
+// MPS of Pascal and older has neither percentages nor limits, and one fault domain for everybody.
+constexpr int kVolta = 7;
+
+std::int64_t major_of(std::string_view version) {
+  return parse_digits(version.substr(0, version.find('.'))).value_or(0);
+}
+
+std::string words_of(const EnforcementPlan& plan, FaultDomain domain) {
+  std::string words;
+  const auto add = [&](bool wanted, std::string_view word) {
+    if (!wanted) return;
+    if (!words.empty()) words += '+';
+    words += word;
+  };
+  add(plan.mps, fmt::format("mps({})", to_string(domain)));
+  add(plan.library, "library");
+  add(plan.lease, "leases");
+  add(plan.watchdog, "watchdog");
+  return words.empty() ? "none" : words;
+}
+
+bool may_use_mps(const EnforcementFacts& node, const std::vector<GrantFacts>& grant,
+                 std::int64_t clients) {
+  if (!node.no_mps.empty() || node.domain == FaultDomain::job) return false;
+  // A client has one server, and a server of ours has one GPU.
+  if (grant.size() != 1) return false;
+  // Where the driver does not say, it is not from before Volta: those say.
+  if (grant.front().capability.value_or(kVolta) < kVolta) return false;
+  return clients <= kMpsClients;
+}
+
+}  // namespace
+
+std::optional<FaultDomain> parse_fault_domain(std::string_view word) {
+  const auto* const found = std::ranges::find(kDomains, word);
+  if (found == kDomains.end()) return std::nullopt;
+  return static_cast<FaultDomain>(found - kDomains.begin());
+}
+
+std::string_view to_string(FaultDomain domain) {
+  return kDomains.at(static_cast<std::size_t>(domain));
+}
+
+EnforcementPlan plan_enforcement(const EnforcementFacts& node, const std::vector<GrantFacts>& grant,
+                                 std::int64_t clients) {
+  EnforcementPlan plan;
+  if (grant.empty()) return plan;  // no GPU: nothing to hold, and no word about it
+  if (std::ranges::all_of(grant, &GrantFacts::whole)) {
+    plan.words = "exclusive";
+    return plan;
+  }
+  if (!node.enabled) {
+    plan.words = "none";
+    return plan;
+  }
+  plan.watchdog = true;
+  plan.library = node.no_library.empty();
+  plan.mps = may_use_mps(node, grant, clients);
+  if (plan.mps) {
+    const GrantFacts& share = grant.front();
+    // Between servers a percentage only wastes SMs: there the leases hold the shares.
+    if (node.domain == FaultDomain::gpu) {
+      const Compute scaled = scale_up(share.compute, node.compute_limit.value(), kWholeGpu.value());
+      plan.thread_percentage = std::clamp<std::int64_t>((scaled.value() + 99) / 100, 1, 100);
+    }
+    // Each process has it for itself, so with the library it is the second line: what a client
+    // costs beside its allocations must not refuse what the library would grant.
+    plan.pinned_limit = plan.library ? share.memory + gib(1) : share.memory;
+  }
+  plan.lease = plan.library && !plan.thread_percentage;
+  plan.words = words_of(plan, node.domain);
+  return plan;
+}
+
+void drop_mps(EnforcementPlan& plan, FaultDomain domain) {
+  plan.mps = false;
+  plan.thread_percentage.reset();
+  plan.pinned_limit.reset();
+  plan.lease = plan.library;
+  plan.words = words_of(plan, domain);
+}
+
+std::vector<Backend> list_backends(const EnforcementFacts& node) {
+  std::vector<Backend> all;
+  const std::int64_t driver = major_of(node.driver_version);
+  if (driver >= kDriverLimits) {
+    all.push_back({"driver cgroup limit", false,
+                   fmt::format("driver {} has it; not used yet", node.driver_version)});
+  } else {
+    all.push_back({"driver cgroup limit", false,
+                   driver == 0 ? "there is no driver"
+                               : fmt::format("driver {} is older than r{}", node.driver_version,
+                                             kDriverLimits)});
+  }
+  const auto off = [&](std::string reason) {
+    return node.enabled ? std::move(reason) : std::string("switched off: enforce.enabled = false");
+  };
+  if (!node.no_mps.empty()) {
+    all.push_back({"mps", false, off(node.no_mps)});
+  } else if (node.domain == FaultDomain::job) {
+    all.push_back({"mps", false, off("fault domain 'job': jobs take turns on the GPU")});
+  } else {
+    all.push_back(
+        {"mps", node.enabled,
+         off(fmt::format("one server for each {}, up to {} processes; for one share on "
+                         "one GPU, Volta and newer",
+                         node.domain == FaultDomain::gpu ? "GPU" : "user and GPU", kMpsClients))});
+  }
+  const bool library = node.enabled && node.no_library.empty();
+  all.push_back(
+      {"library", library,
+       off(node.no_library.empty() ? "memory held exactly, GPU time measured" : node.no_library)});
+  const bool leases = library && (node.domain != FaultDomain::gpu || !node.no_mps.empty());
+  all.push_back({"leases", leases,
+                 off(!node.no_library.empty() ? "they need the library"
+                     : leases ? "jobs on one GPU take turns in proportion to their shares"
+                              : "thread percentages of MPS hold the shares; leases for jobs "
+                                "outside of it")});
+  all.push_back({"watchdog", node.enabled,
+                 off(node.kill_escapes ? "finds processes outside their limits and kills them"
+                                       : "finds processes outside their limits and reports them")});
+  return all;
+}
+
+}  // namespace aliquot::core

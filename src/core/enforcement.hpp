@@ -1,0 +1,79 @@
+// How a grant is held to: one place that decides, from what the node has, which backends a job
+// gets. Pure; the engine does what the plan says, `scontrol show job` and `aliquot doctor` show it.
+//
+// Strongest first: the driver's own limit per cgroup, MPS, the library in the job, the watchdog.
+// They add up: each holds what the one before cannot see. A whole GPU needs none of them: nobody
+// else is on it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.hpp"
+
+namespace aliquot::core {
+
+// The jobs that die together when one of them faults on the GPU.
+enum class FaultDomain : std::uint8_t {
+  gpu,   // all on one GPU: one MPS server for everybody, the fastest
+  user,  // one MPS server for each user
+  job,   // no MPS: jobs take turns
+};
+std::optional<FaultDomain> parse_fault_domain(std::string_view word);
+std::string_view to_string(FaultDomain domain);
+
+// What a node has. A reason is why something is missing, for people; empty: it is there.
+struct EnforcementFacts {
+  bool enabled = true;
+  std::string driver_version = {};  // "580.159.04"; empty: none
+  std::string no_mps = {};
+  std::string no_library = {};
+  FaultDomain domain = FaultDomain::user;
+  Compute compute_limit = kWholeGpu;  // over that: compute is over-committed
+  bool kill_escapes = false;
+};
+
+// What a job holds of one GPU.
+struct GrantFacts {
+  Bytes memory;
+  Compute compute;
+  bool whole = false;
+  std::optional<int> capability = {};  // the GPU's compute capability, its major number
+};
+
+struct EnforcementPlan {
+  bool library = false;
+  bool mps = false;
+  bool lease = false;     // the library obeys the GPU's lease board
+  bool watchdog = false;  // the daemon looks for processes that got around all this
+  std::optional<std::int64_t> thread_percentage = {};  // of the MPS client
+  std::optional<Bytes> pinned_limit = {};              // of each MPS client: a second line
+
+  // For `scontrol show job`: "mps(user)+library+leases+watchdog", "exclusive" or "none".
+  std::string words = {};
+
+  friend bool operator==(const EnforcementPlan&, const EnforcementPlan&) = default;
+};
+
+// clients: the processes that the job is expected to run on the GPU.
+EnforcementPlan plan_enforcement(const EnforcementFacts& node, const std::vector<GrantFacts>& grant,
+                                 std::int64_t clients);
+
+// For a plan whose MPS did not start: it goes on without.
+void drop_mps(EnforcementPlan& plan, FaultDomain domain);
+
+struct Backend {
+  std::string name;  // "driver cgroup limit", "mps", "library", "watchdog"
+  bool used = false;
+  std::string detail;
+};
+// Strongest first, each with what it does or why it is not there.
+std::vector<Backend> list_backends(const EnforcementFacts& node);
+
+// Of one MPS server, since Volta.
+inline constexpr std::int64_t kMpsClients = 48;
+
+}  // namespace aliquot::core

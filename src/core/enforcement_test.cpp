@@ -1,0 +1,96 @@
+#include "core/enforcement.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+namespace aliquot::core {
+namespace {
+
+GrantFacts share(std::int64_t percent) {
+  return {.memory = gib(10), .compute = Compute(100) * percent, .whole = false, .capability = 9};
+}
+
+TEST(Enforcement, AShareGetsEverythingTheNodeHas) {
+  const auto plan = plan_enforcement({.driver_version = "580.1"}, {share(25)}, 1);
+  EXPECT_EQ(plan.words, "mps(user)+library+leases+watchdog");
+  EXPECT_TRUE(plan.mps);
+  EXPECT_TRUE(plan.lease);
+  EXPECT_EQ(plan.thread_percentage, std::nullopt);  // other servers are on the GPU
+  EXPECT_EQ(plan.pinned_limit, gib(11));            // the library is stricter
+}
+
+TEST(Enforcement, InOneServerPercentagesHoldTheShares) {
+  EnforcementFacts node{.driver_version = "580.1", .domain = FaultDomain::gpu};
+  auto plan = plan_enforcement(node, {share(25)}, 1);
+  EXPECT_EQ(plan.words, "mps(gpu)+library+watchdog");
+  EXPECT_EQ(plan.thread_percentage, 25);
+  node.compute_limit = kWholeGpu * 2;
+  EXPECT_EQ(plan_enforcement(node, {share(25)}, 1).thread_percentage, 50);
+  EXPECT_EQ(plan_enforcement(node, {share(75)}, 1).thread_percentage, 100);
+  // Its MPS does not start: the leases take over.
+  drop_mps(plan, node.domain);
+  EXPECT_EQ(plan.words, "library+leases+watchdog");
+  EXPECT_EQ(plan.thread_percentage, std::nullopt);
+}
+
+TEST(Enforcement, WithoutMpsJobsTakeTurns) {
+  const std::string expected = "library+leases+watchdog";
+  auto pascal = share(25);
+  pascal.capability = 6;
+  EXPECT_EQ(plan_enforcement({}, {pascal}, 1).words, expected);
+  EXPECT_EQ(plan_enforcement({.no_mps = "not installed"}, {share(25)}, 1).words, expected);
+  EXPECT_EQ(plan_enforcement({.domain = FaultDomain::job}, {share(25)}, 1).words, expected);
+  EXPECT_EQ(plan_enforcement({}, {share(25), share(25)}, 1).words, expected);
+  EXPECT_EQ(plan_enforcement({}, {share(25)}, 49).words, expected);
+}
+
+TEST(Enforcement, WithoutTheLibraryTheLimitOfMpsIsTheLimit) {
+  const auto plan = plan_enforcement({.no_library = "not installed"}, {share(25)}, 1);
+  EXPECT_EQ(plan.words, "mps(user)+watchdog");
+  EXPECT_EQ(plan.pinned_limit, gib(10));
+}
+
+TEST(Enforcement, WhatNeedsNone) {
+  GrantFacts whole{.memory = gib(140), .compute = kWholeGpu, .whole = true};
+  EXPECT_EQ(plan_enforcement({}, {whole}, 1).words, "exclusive");
+  EXPECT_FALSE(plan_enforcement({}, {whole}, 1).library);
+  EXPECT_EQ(plan_enforcement({}, {}, 1).words, "");
+  EXPECT_EQ(plan_enforcement({.enabled = false}, {share(25)}, 1).words, "none");
+}
+
+RC_GTEST_PROP(Enforcement, APlanNeverUsesWhatIsNotThere, ()) {
+  EnforcementFacts node;
+  node.enabled = *rc::gen::arbitrary<bool>();
+  node.no_mps = *rc::gen::element<std::string>("", "no");
+  node.no_library = *rc::gen::element<std::string>("", "no");
+  node.domain = *rc::gen::element(FaultDomain::gpu, FaultDomain::user, FaultDomain::job);
+  std::vector<GrantFacts> grant(*rc::gen::inRange<std::size_t>(0, 3), share(30));
+  const auto plan = plan_enforcement(node, grant, *rc::gen::inRange(1, 100));
+  RC_ASSERT(!plan.library || (node.enabled && node.no_library.empty()));
+  RC_ASSERT(!plan.mps || (node.enabled && node.no_mps.empty() && node.domain != FaultDomain::job));
+  RC_ASSERT(!plan.lease || plan.library);
+  RC_ASSERT(!(plan.lease && plan.thread_percentage));
+  RC_ASSERT(plan.words.empty() == grant.empty());
+}
+
+TEST(Enforcement, BackendsSayWhyNot) {
+  const auto old = list_backends({.driver_version = "580.159.04"});
+  ASSERT_EQ(old.size(), 5U);
+  EXPECT_EQ(old[0].detail, "driver 580.159.04 is older than r615");
+  EXPECT_TRUE(old[1].used);
+  const auto young = list_backends({.driver_version = "615.10", .no_mps = "not installed"});
+  EXPECT_EQ(young[0].detail, "driver 615.10 has it; not used yet");
+  EXPECT_FALSE(young[1].used);
+  EXPECT_EQ(young[1].detail, "not installed");
+  for (const auto& backend : list_backends({.enabled = false})) EXPECT_FALSE(backend.used);
+}
+
+TEST(Enforcement, FaultDomainsHaveNames) {
+  for (const auto domain : {FaultDomain::gpu, FaultDomain::user, FaultDomain::job}) {
+    EXPECT_EQ(parse_fault_domain(to_string(domain)), domain);
+  }
+  EXPECT_EQ(parse_fault_domain("node"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace aliquot::core

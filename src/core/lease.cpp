@@ -1,0 +1,130 @@
+#include "core/lease.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+
+namespace aliquot::core {
+namespace {
+
+// Active in so many of the last 32 steps: 90 %.
+constexpr int kBacklogged = 29;
+// A job whose gate was just opened needs a moment to wake up.
+constexpr int kGrace = 3;
+
+bool is_backlogged(std::uint32_t history) { return std::popcount(history) >= kBacklogged; }
+
+constexpr double kLongestLaunch = 10e9;
+// Whose counters stand still for so long has something else to do.
+constexpr double kSilent = 1e9;
+// The library looks at every fourth launch: so many more are over than it says, on average.
+constexpr double kUnseen = 1.5;
+
+}  // namespace
+
+bool FlightWatch::look(std::int64_t now, std::uint64_t launched, std::uint64_t completed,
+                       bool paused) {
+  const bool was_flying = launched_ > completed_;
+  // The first news after a pause may be old: the time it took says nothing.
+  if (paused_ && !paused) completed_ns_ = 0;
+  if (completed > completed_) {
+    if (paused && paused_) news_while_paused_ = true;
+    if (was_flying && completed_ns_ != 0) {
+      const double each =
+          static_cast<double>(now - completed_ns_) / static_cast<double>(completed - completed_);
+      each_ns_ += (std::min(each, kLongestLaunch) - each_ns_) / (learned_ ? 4 : 1);
+      learned_ = true;
+    }
+    completed_ns_ = now;
+  }
+  if (!was_flying && launched > completed) completed_ns_ = now;
+  if (launched != launched_ || completed != completed_) moved_ns_ = now;
+  launched_ = launched;
+  completed_ = completed;
+  paused_ = paused;
+  if (launched <= completed) return false;
+  const bool guess = paused && !news_while_paused_;
+  const double flying = std::max(static_cast<double>(launched - completed) - kUnseen, 1.0);
+  return static_cast<double>(now - moved_ns_) <= std::max(each_ns_ * flying, guess ? 0 : kSilent);
+}
+
+void LeaseArbiter::set(JobId id, Compute share, std::uint64_t group) {
+  Job& job = jobs_[id];
+  const double part = static_cast<double>(std::max<std::int64_t>(share.value(), 1)) /
+                      static_cast<double>(kWholeGpu.value());
+  // What it is ahead or behind stays the same amount of virtual time: a new share is for what
+  // comes.
+  job.share = part;
+  job.group = group;
+}
+
+void LeaseArbiter::remove(JobId id) { jobs_.erase(id); }
+
+bool LeaseArbiter::paused(JobId id) const {
+  const auto found = jobs_.find(id);
+  return found != jobs_.end() && found->second.paused;
+}
+
+bool LeaseArbiter::contended() const {
+  return std::ranges::count_if(jobs_, [](const auto& one) { return one.second.history != 0; }) >= 2;
+}
+
+void LeaseArbiter::look(const std::vector<Seen>& seen) {
+  for (auto& [id, job] : jobs_) {
+    job.history <<= 1U;
+    job.in_flight = false;
+  }
+  for (const Seen& one : seen) {
+    const auto found = jobs_.find(one.job);
+    if (found == jobs_.end()) continue;
+    Job& job = found->second;
+    job.in_flight = one.in_flight;
+    // Who stands at an open gate is not waiting for us, whatever the job says of itself: a process
+    // that died there, or lies, must not hold up the others.
+    const bool held = one.waiting && (job.paused || job.grace > 0);
+    if (one.in_flight || held) job.history |= 1U;
+    if (job.grace > 0) --job.grace;
+  }
+}
+
+void LeaseArbiter::charge(std::int64_t elapsed_ns) {
+  std::map<std::uint64_t, int> groups;
+  for (const auto& [id, job] : jobs_) {
+    if (job.in_flight) ++groups[job.group];
+  }
+  for (auto& [id, job] : jobs_) {
+    if (!job.in_flight) continue;
+    const double time = static_cast<double>(elapsed_ns) / static_cast<double>(groups.size()) /
+                        static_cast<double>(groups[job.group]);
+    job.virtual_ns += time / job.share;
+  }
+}
+
+void LeaseArbiter::decide() {
+  std::optional<double> slowest;
+  for (const auto& [id, job] : jobs_) {
+    if (!is_backlogged(job.history)) continue;
+    slowest = slowest ? std::min(*slowest, job.virtual_ns) : job.virtual_ns;
+  }
+  for (auto& [id, job] : jobs_) {
+    const bool was_paused = job.paused;
+    if (!slowest) {
+      // Nobody is short of anything: all start level when somebody is.
+      job.virtual_ns = 0;
+      job.paused = false;
+    } else {
+      if (!is_backlogged(job.history)) job.virtual_ns = std::max(job.virtual_ns, *slowest);
+      const double ahead = (job.virtual_ns - *slowest) * job.share;
+      job.paused = job.paused ? ahead > 0 : ahead > static_cast<double>(options_.tolerance_ns);
+    }
+    if (was_paused && !job.paused) job.grace = kGrace;
+  }
+}
+
+void LeaseArbiter::step(std::int64_t elapsed_ns, const std::vector<Seen>& seen) {
+  look(seen);
+  charge(elapsed_ns);
+  decide();
+}
+
+}  // namespace aliquot::core

@@ -1,0 +1,212 @@
+// Contexts cost memory before anything is allocated. A guess is reserved, the context made, and the
+// guess replaced by what NVML then counts for this process; without NVML the guess stays.
+#include "enforce/memory.hpp"
+#include "enforce/nvml.hpp"
+#include "enforce/reset.hpp"
+
+namespace aliquot::enforce {
+namespace {
+
+constexpr std::uint64_t kGreenGuess = 64ULL << 20;
+constexpr std::uint64_t kMostBelieved = 16ULL << 30;
+
+enum ContextKind : std::uint32_t { context_own, context_primary };
+
+constexpr std::uint64_t kLookEvery = 1'000'000'000;  // ns
+
+std::uint64_t overhead[ALIQUOT_MAX_GPUS];  // charged as context, beyond the contexts' own cost
+std::uint64_t looked_at[ALIQUOT_MAX_GPUS];
+Lock lock;       // over the making of contexts: the driver makes one at a time anyway
+Table contexts;  // key: the context; size: its cost; owner: the device
+
+void forget(const Record& record) {
+  // The primary context has its handle for ever; its blocks are gone all the same.
+  const auto context = reinterpret_cast<CUcontext>(record.key);
+  context_gone(context);
+  gate_context_gone(context);
+  release(record.gpu, record.size, true);
+  if (record.gpu >= 0)
+    release(record.gpu, __atomic_exchange_n(&overhead[record.gpu], 0, __ATOMIC_RELAXED), true);
+  settle_pools();
+}
+
+// What the process holds beside contexts: a measurement in which that changed is none.
+std::uint64_t plain_bytes(int gpu) {
+  const aliquot_use* use = own_use(gpu);
+  return use == nullptr ? 0
+                        : __atomic_load_n(&use->charged, __ATOMIC_ACQUIRE) -
+                              __atomic_load_n(&use->context, __ATOMIC_ACQUIRE);
+}
+
+template <class Create, class Destroy>
+CUresult make(CUcontext* out, CUdevice device, ContextKind kind, std::uint64_t guess, Create create,
+              Destroy destroy) {
+  const int gpu = gpu_of_device(device);
+  CUuuid uuid{};
+  // No such device: the driver has its own answer.
+  if (gpu < 0 && real::cuDeviceGetUuid(&uuid, device) != kSuccess) return create();
+  std::uint64_t before = 0;
+  std::uint64_t after = 0;
+  const std::uint64_t plain = plain_bytes(gpu);
+  const bool can_measure = nvml_own_bytes(gpu, &before);
+  if (!reserve_or_squeeze(gpu, guess, true)) return kOutOfMemory;
+  const CUresult r = create();
+  if (r != kSuccess) {
+    release(gpu, guess, true);
+    return r;
+  }
+  std::uint64_t cost = guess;
+  if (can_measure && nvml_own_bytes(gpu, &after) && after > before &&
+      after - before < kMostBelieved && plain == plain_bytes(gpu))
+    cost = after - before;
+  if (!settle_context(gpu, guess, cost)) {
+    (void)destroy(*out);
+    release(gpu, guess, true);
+    count_refusal(gpu);
+    return kOutOfMemory;
+  }
+  (void)contexts.insert({reinterpret_cast<std::uintptr_t>(*out), cost,
+                         static_cast<std::uint64_t>(device), gpu, kind});
+  return r;
+}
+
+template <class Create>
+CUresult make_own(CUcontext* out, CUdevice device, Create create) {
+  if (!governed() || out == nullptr) return create();
+  const Hold hold(lock);
+  return make(out, device, context_own, context_guess(gpu_of_device(device)), create,
+              real::cuCtxDestroy_v2);
+}
+
+template <class Destroy>
+CUresult destroy_own(CUcontext context, Destroy destroy) {
+  const bool ours = governed();
+  const Hold hold(lock);
+  const CUresult r = destroy();
+  Record gone{};
+  if (ours && r == kSuccess && contexts.remove(reinterpret_cast<std::uintptr_t>(context), &gone))
+    forget(gone);
+  return r;
+}
+
+bool primary_active(CUdevice device) {
+  unsigned flags = 0;
+  int active = 0;
+  return real::cuDevicePrimaryCtxGetState(device, &flags, &active) == kSuccess && active != 0;
+}
+
+// After a release or a reset: is it gone?
+void look_after(CUdevice device, bool reset) {
+  if (!reset && primary_active(device)) return;
+  for (std::size_t i = 0; i < contexts.places(); ++i) {
+    const Record record = contexts.at(i);
+    if (record.key == 0 || record.kind != context_primary ||
+        record.owner != static_cast<std::uint64_t>(device))
+      continue;
+    contexts.remove_at(i);
+    forget(record);
+    return;
+  }
+}
+
+template <class Call>
+CUresult leave_primary(CUdevice device, bool reset, Call call) {
+  const bool ours = governed();
+  const Hold hold(lock);
+  const CUresult r = call(device);
+  if (ours && r == kSuccess) look_after(device, reset);
+  return r;
+}
+
+}  // namespace
+
+void reset_contexts() {
+  lock = {};
+  for (int gpu = 0; gpu < ALIQUOT_MAX_GPUS; ++gpu) overhead[gpu] = looked_at[gpu] = 0;
+  contexts.reset();
+}
+
+void look_for_overhead(int gpu) {
+  const aliquot_use* use = own_use(gpu);
+  if (use == nullptr) return;
+  const std::uint64_t now = now_ns();
+  std::uint64_t last = __atomic_load_n(&looked_at[gpu], __ATOMIC_RELAXED);
+  if (now - last < kLookEvery || !__atomic_compare_exchange_n(&looked_at[gpu], &last, now, false,
+                                                              __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+    return;
+  // Everything is charged before the driver takes it and uncharged after it gave it back. So what
+  // NVML counts beyond the greater of two looks at the charge is the driver's own.
+  const std::uint64_t before = __atomic_load_n(&use->charged, __ATOMIC_ACQUIRE);
+  std::uint64_t counted = 0;
+  if (!nvml_own_bytes(gpu, &counted)) return;
+  const std::uint64_t after = __atomic_load_n(&use->charged, __ATOMIC_ACQUIRE);
+  const std::uint64_t charged = before > after ? before : after;
+  if (counted <= charged || counted - charged > kMostBelieved) return;
+  reserve_anyway(gpu, counted - charged, true);
+  (void)__atomic_add_fetch(&overhead[gpu], counted - charged, __ATOMIC_RELAXED);
+}
+
+ALIQUOT_HOOK cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice device) {
+  const auto create = [&] { return real::cuDevicePrimaryCtxRetain(out, device); };
+  if (!governed() || out == nullptr) return create();
+  const Hold hold(lock);
+  if (primary_active(device)) return create();
+  return make(out, device, context_primary, context_guess(gpu_of_device(device)), create,
+              [&](CUcontext) { return real::cuDevicePrimaryCtxRelease_v2(device); });
+}
+
+ALIQUOT_HOOK cuDevicePrimaryCtxRelease(CUdevice device) {
+  return leave_primary(device, false, real::cuDevicePrimaryCtxRelease);
+}
+
+ALIQUOT_HOOK cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+  return leave_primary(device, false, real::cuDevicePrimaryCtxRelease_v2);
+}
+
+ALIQUOT_HOOK cuDevicePrimaryCtxReset(CUdevice device) {
+  return leave_primary(device, true, real::cuDevicePrimaryCtxReset);
+}
+
+ALIQUOT_HOOK cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  return leave_primary(device, true, real::cuDevicePrimaryCtxReset_v2);
+}
+
+ALIQUOT_HOOK cuCtxCreate(CUcontext* out, unsigned flags, CUdevice device) {
+  return make_own(out, device, [&] { return real::cuCtxCreate(out, flags, device); });
+}
+
+ALIQUOT_HOOK cuCtxCreate_v2(CUcontext* out, unsigned flags, CUdevice device) {
+  return make_own(out, device, [&] { return real::cuCtxCreate_v2(out, flags, device); });
+}
+
+ALIQUOT_HOOK cuCtxCreate_v3(CUcontext* out, void* affinity, int count, unsigned flags,
+                            CUdevice device) {
+  return make_own(out, device,
+                  [&] { return real::cuCtxCreate_v3(out, affinity, count, flags, device); });
+}
+
+ALIQUOT_HOOK cuCtxCreate_v4(CUcontext* out, void* params, unsigned flags, CUdevice device) {
+  return make_own(out, device, [&] { return real::cuCtxCreate_v4(out, params, flags, device); });
+}
+
+ALIQUOT_HOOK cuCtxDestroy(CUcontext context) {
+  return destroy_own(context, [&] { return real::cuCtxDestroy(context); });
+}
+
+ALIQUOT_HOOK cuCtxDestroy_v2(CUcontext context) {
+  return destroy_own(context, [&] { return real::cuCtxDestroy_v2(context); });
+}
+
+// A part of the primary context's SMs with a context of its own, on top of the primary one.
+ALIQUOT_HOOK cuGreenCtxCreate(CUcontext* out, void* resources, CUdevice device, unsigned flags) {
+  const auto create = [&] { return real::cuGreenCtxCreate(out, resources, device, flags); };
+  if (!governed() || out == nullptr) return create();
+  const Hold hold(lock);
+  return make(out, device, context_own, kGreenGuess, create, real::cuGreenCtxDestroy);
+}
+
+ALIQUOT_HOOK cuGreenCtxDestroy(CUcontext context) {
+  return destroy_own(context, [&] { return real::cuGreenCtxDestroy(context); });
+}
+
+}  // namespace aliquot::enforce

@@ -1,0 +1,435 @@
+#include "enforce/grant.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "enforce/process.hpp"
+#include "enforce/reset.hpp"
+
+namespace aliquot::enforce {
+namespace {
+
+constexpr std::uint64_t kDefaultContext = 600ULL << 20;
+// Above what a program's own descriptors take, and closed after the driver's when the process ends.
+constexpr int kLowestFd = 300;
+
+enum Standing : int { standing_unknown, standing_ready, standing_broken };
+
+struct Grant {
+  int standing = standing_unknown;
+  int pid = 0;  // of the process that found out
+  int slot = -1;
+  std::uint32_t generation = 0;
+  const aliquot_limits* limits = nullptr;
+  aliquot_usage* usage = nullptr;
+  int fd = -1;
+  dev_t device = 0;
+  ino_t inode = 0;
+  std::uint64_t held[ALIQUOT_MAX_GPUS] = {};  // what the slot should say
+  std::uint64_t held_context[ALIQUOT_MAX_GPUS] = {};
+};
+
+Grant grant;
+Lock attach_lock;
+bool forks_watched = false;
+
+// 0 = not looked yet, 1 = no, 2 = yes. The folder's name is kept from the start: what the program
+// does to its environment later changes nothing.
+int wanted = 0;
+char folder[ALIQUOT_PATH_BYTES];
+
+__attribute__((constructor)) void look_at_environment() {
+  if (wanted != 0) return;
+  const char* value = std::getenv(ALIQUOT_GRANT_VARIABLE);
+  if (value == nullptr || *value == '\0') {
+    wanted = 1;
+    return;
+  }
+  // A name too long is cut, names no folder, and so allows nothing.
+  std::strncpy(folder, value, sizeof folder - 1);
+  wanted = 2;
+}
+
+void say(const char* what) {
+  char line[400];
+  const int length = std::snprintf(
+      line, sizeof line, "aliquot: %s: %s; no GPU memory can be allocated\n", folder, what);
+  (void)!write(STDERR_FILENO, line, static_cast<std::size_t>(length));
+}
+
+std::uint64_t load(const std::uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
+void store(std::uint64_t& word, std::uint64_t value) {
+  __atomic_store_n(&word, value, __ATOMIC_RELEASE);
+}
+
+// ---- files ------------------------------------------------------------------------------------
+
+// A regular file of the right size that only root or this user could have made.
+int open_trusted(const char* name, int flags, std::size_t size, struct stat* info) {
+  const int dir = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (dir < 0) return -1;
+  const int fd = openat(dir, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  (void)close(dir);
+  if (fd < 0) return -1;
+  if (fstat(fd, info) == 0 && S_ISREG(info->st_mode) && (info->st_mode & 022) == 0 &&
+      (info->st_uid == 0 || info->st_uid == geteuid()) && info->st_size == static_cast<off_t>(size))
+    return fd;
+  (void)close(fd);
+  return -1;
+}
+
+const char* map_limits() {
+  struct stat info {};
+  const int fd = open_trusted(ALIQUOT_LIMITS_FILE, O_RDONLY, sizeof(aliquot_limits), &info);
+  if (fd < 0) return "the limits cannot be read";
+  void* memory = mmap(nullptr, sizeof(aliquot_limits), PROT_READ, MAP_SHARED, fd, 0);
+  (void)close(fd);
+  if (memory == MAP_FAILED) return "the limits cannot be mapped";
+  const auto* limits = static_cast<const aliquot_limits*>(memory);
+  if (limits->magic != ALIQUOT_LIMITS_MAGIC || limits->version != ALIQUOT_ABI_VERSION ||
+      limits->size != sizeof *limits || limits->gpu_count > ALIQUOT_MAX_GPUS) {
+    (void)munmap(memory, sizeof(aliquot_limits));
+    return "the limits are of another version";
+  }
+  grant.limits = limits;
+  return nullptr;
+}
+
+int open_usage(struct stat* info) {
+  const int low = open_trusted(ALIQUOT_USAGE_FILE, O_RDWR, sizeof(aliquot_usage), info);
+  if (low < 0) return -1;
+  const int high = fcntl(low, F_DUPFD_CLOEXEC, kLowestFd);
+  if (high < 0) return low;
+  (void)close(low);
+  return high;
+}
+
+const char* map_usage() {
+  struct stat info {};
+  const int fd = open_usage(&info);
+  if (fd < 0) return "the usage cannot be opened";
+  void* memory = mmap(nullptr, sizeof(aliquot_usage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  auto* usage = static_cast<aliquot_usage*>(memory);
+  if (memory == MAP_FAILED || load(usage->magic) != ALIQUOT_USAGE_MAGIC ||
+      usage->version != ALIQUOT_ABI_VERSION || usage->size != sizeof *usage) {
+    if (memory != MAP_FAILED) (void)munmap(memory, sizeof(aliquot_usage));
+    (void)close(fd);
+    return "the usage is of another version";
+  }
+  grant.usage = usage;
+  grant.fd = fd;
+  grant.device = info.st_dev;
+  grant.inode = info.st_ino;
+  return nullptr;
+}
+
+// ---- slots, all under the region's mutex ------------------------------------------------------
+
+bool lock_usage() {
+  timespec until{};
+  (void)clock_gettime(CLOCK_REALTIME, &until);
+  // A holder needs microseconds; one that was stopped in them must not hang the others for ever.
+  until.tv_sec += 10;
+  const int error = pthread_mutex_timedlock(&grant.usage->lock.mutex, &until);
+  if (error == EOWNERDEAD) {
+    (void)pthread_mutex_consistent(&grant.usage->lock.mutex);
+    return true;
+  }
+  return error == 0;
+}
+
+void unlock_usage() { (void)pthread_mutex_unlock(&grant.usage->lock.mutex); }
+
+int slots_in_use() {
+  const std::uint32_t high = __atomic_load_n(&grant.usage->high_water, __ATOMIC_ACQUIRE);
+  constexpr std::uint32_t kSlots = ALIQUOT_USAGE_SLOTS;
+  return static_cast<int>(high < kSlots ? high : kSlots);
+}
+
+bool byte_lock(int slot, short type, int command, struct flock* lock) {
+  *lock = {};
+  lock->l_type = type;
+  lock->l_whence = SEEK_SET;
+  lock->l_start = slot;
+  lock->l_len = 1;
+  return fcntl(grant.fd, command, lock) == 0;
+}
+
+bool is_dead(int index) {
+  const aliquot_slot& slot = grant.usage->slots[index];
+  struct flock lock {};
+  if (!byte_lock(index, F_WRLCK, F_GETLK, &lock)) return false;
+  if (lock.l_type != F_UNLCK) return false;
+  if (slot.pid_ns != own_pid_namespace()) return true;
+  // Not locked any more: gone, or execed into another program, or just leaving, which is not yet
+  // gone: its memory is still being given back.
+  ProcessState state{};
+  if (!read_process(slot.pid, &state) || state.start_time != slot.start_time) return true;
+  return state.zombie || !state.exiting;
+}
+
+void bury(int index) {
+  aliquot_slot& slot = grant.usage->slots[index];
+  for (int g = 0; g < ALIQUOT_MAX_GPUS; ++g) {
+    aliquot_use& use = slot.gpus[g];
+    aliquot_past& past = grant.usage->past[g];
+    const aliquot_use last = use;
+    use = {};
+    store(past.gpu_ns, past.gpu_ns + last.gpu_ns);
+    store(past.launches, past.launches + last.launches);
+    store(past.refusals, past.refusals + last.refusals);
+    store(past.waited_ns, past.waited_ns + last.waited_ns);
+  }
+  __atomic_store_n(&slot.pid, 0, __ATOMIC_RELEASE);
+}
+
+void sweep() {
+  const int count = slots_in_use();
+  for (int i = 0; i < count; ++i)
+    if (i != grant.slot && grant.usage->slots[i].pid != 0 && is_dead(i)) bury(i);
+}
+
+bool take_slot() {
+  for (int i = 0; i < ALIQUOT_USAGE_SLOTS; ++i) {
+    aliquot_slot& slot = grant.usage->slots[i];
+    struct flock lock {};
+    if (slot.pid != 0 || !byte_lock(i, F_WRLCK, F_SETLK, &lock)) continue;
+    for (int g = 0; g < ALIQUOT_MAX_GPUS; ++g) {
+      slot.gpus[g] = {};
+      slot.gpus[g].charged = grant.held[g];
+      slot.gpus[g].context = grant.held_context[g];
+    }
+    ++slot.generation;
+    slot.start_time = own_start_time();
+    slot.pid_ns = own_pid_namespace();
+    __atomic_store_n(&slot.pid, grant.pid, __ATOMIC_RELEASE);
+    if (i >= slots_in_use())
+      __atomic_store_n(&grant.usage->high_water, static_cast<std::uint32_t>(i + 1),
+                       __ATOMIC_RELEASE);
+    grant.slot = i;
+    grant.generation = slot.generation;
+    return true;
+  }
+  return false;
+}
+
+// The program may have closed our descriptor, and someone may have taken us for dead since.
+bool keep_slot() {
+  struct stat info {};
+  if (fstat(grant.fd, &info) != 0 || info.st_dev != grant.device || info.st_ino != grant.inode) {
+    const int fd = open_usage(&info);
+    if (fd < 0) return false;
+    grant.fd = fd;
+    struct flock lock {};
+    (void)byte_lock(grant.slot, F_WRLCK, F_SETLK, &lock);
+  }
+  const aliquot_slot& slot = grant.usage->slots[grant.slot];
+  if (slot.pid == grant.pid && slot.generation == grant.generation) return true;
+  return take_slot();
+}
+
+std::uint64_t sum(int gpu) {
+  std::uint64_t total = 0;
+  const int count = slots_in_use();
+  for (int i = 0; i < count; ++i)
+    if (grant.usage->slots[i].pid != 0) total += load(grant.usage->slots[i].gpus[gpu].charged);
+  return total;
+}
+
+void tell_daemon() {
+  if ((grant.limits->flags & ALIQUOT_FLAG_REGISTER) == 0) return;
+  sockaddr_un to{};
+  to.sun_family = AF_UNIX;
+  const std::size_t length = strnlen(grant.limits->socket, sizeof grant.limits->socket);
+  if (length >= sizeof to.sun_path) return;
+  std::memcpy(to.sun_path, grant.limits->socket, length);
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return;
+  const aliquot_hello hello{
+      ALIQUOT_USAGE_MAGIC, grant.limits->job, static_cast<std::uint32_t>(grant.slot),
+      grant.generation,    grant.pid,         0};
+  (void)sendto(fd, &hello, sizeof hello, MSG_DONTWAIT | MSG_NOSIGNAL,
+               reinterpret_cast<const sockaddr*>(&to), sizeof to);
+  (void)close(fd);
+}
+
+const char* attach() {
+  if (grant.limits == nullptr)
+    if (const char* why = map_limits()) return why;
+  if (grant.usage == nullptr)
+    if (const char* why = map_usage()) return why;
+  if (!lock_usage()) return "the usage is locked";
+  sweep();
+  const bool taken = take_slot();
+  unlock_usage();
+  if (!taken) return "too many processes use the GPU";
+  tell_daemon();
+  return nullptr;
+}
+
+void child_starts() {
+  attach_lock = {};
+  grant.standing = standing_unknown;
+  grant.slot = -1;
+  std::memset(grant.held, 0, sizeof grant.held);
+  std::memset(grant.held_context, 0, sizeof grant.held_context);
+  forget_own_process();
+  reset_modules();
+}
+
+bool within_limit(int gpu, std::uint64_t bytes) {
+  const std::uint64_t limit = grant.limits->gpus[gpu].memory_bytes;
+  if (limit == 0) return true;
+  const std::uint64_t used = sum(gpu);
+  return used <= limit && bytes <= limit - used;
+}
+
+void add(int gpu, std::uint64_t bytes, bool context) {
+  aliquot_use& use = grant.usage->slots[grant.slot].gpus[gpu];
+  if (context) {
+    (void)__atomic_add_fetch(&grant.held_context[gpu], bytes, __ATOMIC_RELAXED);
+    (void)__atomic_add_fetch(&use.context, bytes, __ATOMIC_RELAXED);
+  }
+  (void)__atomic_add_fetch(&grant.held[gpu], bytes, __ATOMIC_RELAXED);
+  (void)__atomic_add_fetch(&use.charged, bytes, __ATOMIC_ACQ_REL);
+  std::uint64_t& peak = grant.usage->past[gpu].peak_bytes;
+  if (const std::uint64_t now = sum(gpu); now > peak) store(peak, now);
+}
+
+bool add_if_allowed(int gpu, std::uint64_t bytes, bool context, bool always) {
+  const KeepErrno keep;
+  if (!grant_ready() || gpu < 0) return false;
+  if (!lock_usage()) return false;
+  bool fits = keep_slot();
+  if (fits && !within_limit(gpu, bytes)) {
+    sweep();
+    fits = within_limit(gpu, bytes);
+  }
+  if (fits || always) add(gpu, bytes, context);
+  unlock_usage();
+  return fits;
+}
+
+}  // namespace
+
+KeepErrno::KeepErrno() : saved_(errno) {}
+KeepErrno::~KeepErrno() { errno = saved_; }
+
+std::uint64_t now_ns() {
+  timespec t{};
+  (void)clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1000000000U + static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+bool grant_wanted() {
+  if (wanted == 0) look_at_environment();
+  return wanted == 2;
+}
+
+bool grant_ready() {
+  // The pid is asked for each time: a child made without libc's fork has no handler run.
+  const int pid = getpid();
+  if (grant.pid == pid) {
+    const int standing = __atomic_load_n(&grant.standing, __ATOMIC_ACQUIRE);
+    if (standing != standing_unknown) return standing == standing_ready;
+  }
+  const KeepErrno keep;
+  if (grant.pid != pid && grant.pid != 0) child_starts();
+  const Hold hold(attach_lock);
+  if (grant.pid == pid && grant.standing != standing_unknown)
+    return grant.standing == standing_ready;
+  grant.pid = pid;
+  if (!forks_watched) forks_watched = pthread_atfork(nullptr, nullptr, child_starts) == 0;
+  const char* why = attach();
+  if (why != nullptr) say(why);
+  __atomic_store_n(&grant.standing, why == nullptr ? int{standing_ready} : int{standing_broken},
+                   __ATOMIC_RELEASE);
+  return why == nullptr;
+}
+
+const aliquot_limits* grant_limits() { return grant_ready() ? grant.limits : nullptr; }
+
+int gpu_by_uuid(const unsigned char* uuid) {
+  if (!grant_ready()) return kNoGpu;
+  for (std::uint32_t g = 0; g < grant.limits->gpu_count; ++g)
+    if (std::memcmp(grant.limits->gpus[g].uuid, uuid, 16) == 0) return static_cast<int>(g);
+  return kNoGpu;
+}
+
+bool reserve(int gpu, std::uint64_t bytes, bool context) {
+  return gpu >= 0 && (bytes == 0 || add_if_allowed(gpu, bytes, context, false));
+}
+
+void reserve_anyway(int gpu, std::uint64_t bytes, bool context) {
+  if (bytes != 0) (void)add_if_allowed(gpu, bytes, context, true);
+}
+
+// Needs no lock: a smaller number can break no limit.
+void release(int gpu, std::uint64_t bytes, bool context) {
+  if (bytes == 0 || gpu < 0 || grant.slot < 0) return;
+  aliquot_use& use = grant.usage->slots[grant.slot].gpus[gpu];
+  if (context) {
+    (void)__atomic_sub_fetch(&grant.held_context[gpu], bytes, __ATOMIC_RELAXED);
+    (void)__atomic_sub_fetch(&use.context, bytes, __ATOMIC_RELAXED);
+  }
+  (void)__atomic_sub_fetch(&grant.held[gpu], bytes, __ATOMIC_RELAXED);
+  (void)__atomic_sub_fetch(&use.charged, bytes, __ATOMIC_ACQ_REL);
+}
+
+bool settle_context(int gpu, std::uint64_t guess, std::uint64_t cost) {
+  if (cost > guess) return add_if_allowed(gpu, cost - guess, true, false);
+  release(gpu, guess - cost, true);
+  return true;
+}
+
+std::uint64_t context_guess(int gpu) {
+  if (!grant_ready() || gpu < 0) return kDefaultContext;
+  // What one cost in another process of the job is better than any guess.
+  std::uint64_t known = 0;
+  const int count = slots_in_use();
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t other = load(grant.usage->slots[i].gpus[gpu].context);
+    if (i != grant.slot && grant.usage->slots[i].pid != 0 && other > 0 &&
+        (known == 0 || other < known))
+      known = other;
+  }
+  if (known != 0) return known;
+  const std::uint64_t configured = grant.limits->gpus[gpu].context_bytes;
+  return configured != 0 ? configured : kDefaultContext;
+}
+
+std::uint64_t job_bytes(int gpu) {
+  const KeepErrno keep;
+  if (!grant_ready() || gpu < 0 || !lock_usage()) return 0;
+  sweep();
+  const std::uint64_t total = sum(gpu);
+  unlock_usage();
+  return total;
+}
+
+std::uint64_t limit_of(int gpu) {
+  return gpu < 0 || !grant_ready() ? 0 : grant.limits->gpus[gpu].memory_bytes;
+}
+
+void count_refusal(int gpu) {
+  if (aliquot_use* use = own_use(gpu))
+    (void)__atomic_add_fetch(&use->refusals, 1, __ATOMIC_RELAXED);
+}
+
+aliquot_use* own_use(int gpu) {
+  if (gpu < 0 || grant.slot < 0) return nullptr;
+  return &grant.usage->slots[grant.slot].gpus[gpu];
+}
+
+}  // namespace aliquot::enforce

@@ -1,0 +1,165 @@
+// Every way to start work on the GPU, and every way to wait for it.
+#include "enforce/gate.hpp"
+
+namespace aliquot::enforce {
+namespace {
+
+// In the per-thread entry points stream 0 is the thread's own.
+CUstream own(CUstream stream) { return stream == nullptr ? kPerThreadStream : stream; }
+
+void bind() {
+  if (!__atomic_load_n(&driver_bound, __ATOMIC_RELAXED)) (void)bind_driver();
+}
+
+CUresult waited(CUresult r, CUstream stream, bool all) {
+  if (r == kSuccess && grant_wanted()) {
+    gate_synchronized(stream, all);
+    settle_pools();
+  }
+  return r;
+}
+
+}  // namespace
+
+ALIQUOT_HOOK cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                            unsigned by, unsigned bz, unsigned shared, CUstream stream,
+                            void** params, void** extra) {
+  bind();
+  return pass_gate(stream, launch_kernel, [=] {
+    return real::cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+  });
+}
+
+ALIQUOT_HOOK cuLaunchKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                                 unsigned by, unsigned bz, unsigned shared, CUstream stream,
+                                 void** params, void** extra) {
+  bind();
+  return pass_gate(own(stream), launch_kernel, [=] {
+    return real::cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+  });
+}
+
+ALIQUOT_HOOK cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** params,
+                              void** extra) {
+  bind();
+  return pass_gate(config == nullptr ? nullptr : config->hStream, launch_kernel,
+                   [=] { return real::cuLaunchKernelEx(config, f, params, extra); });
+}
+
+ALIQUOT_HOOK cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction f, void** params,
+                                   void** extra) {
+  bind();
+  return pass_gate(own(config == nullptr ? nullptr : config->hStream), launch_kernel,
+                   [=] { return real::cuLaunchKernelEx_ptsz(config, f, params, extra); });
+}
+
+ALIQUOT_HOOK cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
+                                       unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                                       CUstream stream, void** params) {
+  bind();
+  return pass_gate(stream, launch_kernel, [=] {
+    return real::cuLaunchCooperativeKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params);
+  });
+}
+
+ALIQUOT_HOOK cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
+                                            unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                                            CUstream stream, void** params) {
+  bind();
+  return pass_gate(own(stream), launch_kernel, [=] {
+    return real::cuLaunchCooperativeKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params);
+  });
+}
+
+ALIQUOT_HOOK cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches, unsigned count,
+                                                  unsigned flags) {
+  bind();
+  CUstream first = launches == nullptr || count == 0 ? nullptr : launches[0].hStream;
+  return pass_gate(first, launch_kernel, [=] {
+    return real::cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
+  });
+}
+
+ALIQUOT_HOOK cuLaunch(CUfunction f) {
+  bind();
+  return pass_gate(nullptr, launch_kernel, [=] { return real::cuLaunch(f); });
+}
+
+ALIQUOT_HOOK cuLaunchGrid(CUfunction f, int width, int height) {
+  bind();
+  return pass_gate(nullptr, launch_kernel, [=] { return real::cuLaunchGrid(f, width, height); });
+}
+
+ALIQUOT_HOOK cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream) {
+  bind();
+  return pass_gate(stream, launch_kernel,
+                   [=] { return real::cuLaunchGridAsync(f, width, height, stream); });
+}
+
+ALIQUOT_HOOK cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+  const bool ours = governed();
+  return pass_gate(stream, launch_graph, [=] {
+    return ours ? with_graph_memory(exec, real::cuGraphLaunch, stream)
+                : real::cuGraphLaunch(exec, stream);
+  });
+}
+
+ALIQUOT_HOOK cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
+  const bool ours = governed();
+  return pass_gate(own(stream), launch_graph, [=] {
+    return ours ? with_graph_memory(exec, real::cuGraphLaunch_ptsz, stream)
+                : real::cuGraphLaunch_ptsz(exec, stream);
+  });
+}
+
+ALIQUOT_HOOK cuStreamSynchronize(CUstream stream) {
+  bind();
+  return waited(real::cuStreamSynchronize(stream), stream, false);
+}
+
+ALIQUOT_HOOK cuStreamSynchronize_ptsz(CUstream stream) {
+  bind();
+  return waited(real::cuStreamSynchronize_ptsz(stream), own(stream), false);
+}
+
+ALIQUOT_HOOK cuStreamQuery(CUstream stream) {
+  bind();
+  return waited(real::cuStreamQuery(stream), stream, false);
+}
+
+ALIQUOT_HOOK cuStreamQuery_ptsz(CUstream stream) {
+  bind();
+  return waited(real::cuStreamQuery_ptsz(stream), own(stream), false);
+}
+
+ALIQUOT_HOOK cuCtxSynchronize() {
+  bind();
+  return waited(real::cuCtxSynchronize(), nullptr, true);
+}
+
+ALIQUOT_HOOK cuCtxSynchronize_v2(CUcontext context) {
+  bind();
+  CUcontext current = nullptr;
+  (void)real::cuCtxGetCurrent(&current);
+  return waited(real::cuCtxSynchronize_v2(context), nullptr, current == context);
+}
+
+ALIQUOT_HOOK cuEventSynchronize(CUevent event) {
+  bind();
+  // A stream that cannot be: only what events of our own say is over counts.
+  return waited(real::cuEventSynchronize(event), reinterpret_cast<CUstream>(-1), false);
+}
+
+ALIQUOT_HOOK cuStreamDestroy(CUstream stream) {
+  bind();
+  gate_stream_gone(stream);
+  return real::cuStreamDestroy(stream);
+}
+
+ALIQUOT_HOOK cuStreamDestroy_v2(CUstream stream) {
+  bind();
+  gate_stream_gone(stream);
+  return real::cuStreamDestroy_v2(stream);
+}
+
+}  // namespace aliquot::enforce

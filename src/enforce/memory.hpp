@@ -1,0 +1,78 @@
+// What this process holds, and what that costs in the driver's own units. Each kind of memory has a
+// file of its own (blocks, pools, mappings, contexts); they share these.
+#pragma once
+
+#include "enforce/driver.hpp"
+#include "enforce/grant.hpp"
+#include "enforce/table.hpp"
+
+namespace aliquot::enforce {
+
+// As measured (H200, driver 580): up to 1 MiB comes out of shared slabs of 2 MiB, in pieces of 512
+// bytes; more is rounded up to 2 MiB; pools grow by 32 MiB.
+inline constexpr std::uint64_t kGranularity = 2ULL << 20;
+inline constexpr std::uint64_t kSmallLimit = 1ULL << 20;
+inline constexpr std::uint64_t kSmallPiece = 512;
+inline constexpr std::uint64_t kPoolPiece = 32ULL << 20;
+
+// Saturates: a size that cannot be is over every limit.
+inline std::uint64_t round_up(std::uint64_t value, std::uint64_t to) {
+  return value > UINT64_MAX - to ? UINT64_MAX / to * to : (value + to - 1) / to * to;
+}
+
+enum BlockKind : std::uint32_t { block_device, block_managed, block_pool };
+
+// The GPU of a device of this process, of the current context, of a stream's context.
+int gpu_of_device(CUdevice device);
+bool current_gpu(int* gpu, CUcontext* context);
+bool stream_gpu(CUstream stream, int* gpu, CUdevice* device);
+bool is_capturing(CUstream stream);
+
+// Runs before a refusal: unused memory in pools and graphs goes back to the driver, as the driver
+// itself does when it runs out.
+void squeeze(int gpu);
+// reserve, and after a squeeze once more; counts the refusal.
+bool reserve_or_squeeze(int gpu, std::uint64_t bytes, bool context = false);
+
+// Blocks (blocks.cpp): memory of cuMemAlloc and its like, arrays included.
+void track(std::uint64_t key, std::uint64_t size, int gpu, BlockKind kind, std::uint64_t owner);
+// Forgets a block before the driver frees it; put_back if the driver then does not.
+bool untrack(std::uint64_t key, Record* record);
+void put_back(const Record& record);
+void refund(const Record& record);
+// The context is gone, and with it its blocks.
+void context_gone(CUcontext context);
+
+// Pools and graphs (pools.cpp).
+extern bool pools_used;
+void settle_pools();
+void pool_block_freed(const Record& record);
+CUresult with_graph_memory(CUgraphExec exec, CUresult (*call)(CUgraphExec, CUstream),
+                           CUstream stream);
+
+// Memory the driver took by itself since (code, printf buffers): added to what contexts cost, as
+// NVML counts it. Looks at most once a second (contexts.cpp).
+void look_for_overhead(int gpu);
+
+// The gate's events die with their context (gate.cpp).
+void gate_context_gone(CUcontext context);
+
+// Our own calls must not spoil a capture that another thread has under way.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { (void)real::cuThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCapture() { (void)real::cuThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  int mode_ = kCaptureModeRelaxed;
+};
+
+// First in every hook: the driver is bound, and whether the job has limits.
+inline bool governed() {
+  if (!__atomic_load_n(&driver_bound, __ATOMIC_ACQUIRE)) (void)bind_driver();
+  return grant_wanted();
+}
+
+}  // namespace aliquot::enforce

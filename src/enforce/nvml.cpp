@@ -1,0 +1,183 @@
+#include "enforce/nvml.hpp"
+
+#include <cstdio>
+#include <cstring>
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include "enforce/driver.hpp"
+#include "enforce/grant.hpp"
+#include "enforce/reset.hpp"
+#include "enforce/view.hpp"
+
+namespace aliquot::enforce {
+namespace {
+
+using Return = int;
+using Device = void*;
+constexpr Return kNvmlSuccess = 0;
+constexpr Return kNvmlUninitialized = 1;
+
+struct Memory {
+  unsigned long long total, free, used;
+};
+struct MemoryV2 {
+  unsigned version;
+  unsigned long long total, reserved, free, used;
+};
+struct ProcessInfo {  // v2 and v3
+  unsigned pid;
+  unsigned long long bytes;
+  unsigned gpu_instance, compute_instance;
+};
+constexpr unsigned long long kUnknownBytes = ~0ULL;
+
+struct Nvml {
+  Return (*init)() = nullptr;
+  Return (*by_uuid)(const char*, Device*) = nullptr;
+  Return (*uuid)(Device, char*, unsigned) = nullptr;
+  Return (*compute)(Device, unsigned*, ProcessInfo*) = nullptr;
+  Return (*mps)(Device, unsigned*, ProcessInfo*) = nullptr;
+  Return (*memory)(Device, Memory*) = nullptr;
+  Return (*memory_v2)(Device, MemoryV2*) = nullptr;
+};
+
+Nvml nvml;
+Lock lock;
+bool bound = false;
+bool started = false;
+
+template <class Fn>
+void look_up(void* library, Fn** fn, const char* name) {
+  *fn = reinterpret_cast<Fn*>(real_dlsym()(library, name));
+}
+
+void bind_from(void* library) {
+  const Hold hold(lock);
+  if (bound) return;
+  look_up(library, &nvml.init, "nvmlInit_v2");
+  look_up(library, &nvml.by_uuid, "nvmlDeviceGetHandleByUUID");
+  look_up(library, &nvml.uuid, "nvmlDeviceGetUUID");
+  look_up(library, &nvml.compute, "nvmlDeviceGetComputeRunningProcesses_v3");
+  look_up(library, &nvml.mps, "nvmlDeviceGetMPSComputeRunningProcesses_v3");
+  look_up(library, &nvml.memory, "nvmlDeviceGetMemoryInfo");
+  look_up(library, &nvml.memory_v2, "nvmlDeviceGetMemoryInfo_v2");
+  __atomic_store_n(&bound, true, __ATOMIC_RELEASE);
+}
+
+void uuid_text(const unsigned char* bytes, char* text) {
+  char* at = text + std::sprintf(text, "GPU-");
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) *at++ = '-';
+    at += std::sprintf(at, "%02x", bytes[i]);
+  }
+}
+
+int digit_of(char c) {
+  return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+int gpu_of(Device device) {
+  char text[96] = {};
+  if (nvml.uuid == nullptr || nvml.uuid(device, text, sizeof text) != kNvmlSuccess) return kNoGpu;
+  const char* at = std::strchr(text, '-');
+  if (at == nullptr) return kNoGpu;
+  unsigned char bytes[16] = {};
+  int digits = 0;
+  for (++at; *at != '\0' && digits < 32; ++at) {
+    const int digit = digit_of(*at);
+    if (digit < 0) continue;
+    unsigned char& byte = bytes[digits / 2];
+    byte = static_cast<unsigned char>(byte * 16 + digit);
+    ++digits;
+  }
+  return digits == 32 ? gpu_by_uuid(bytes) : kNoGpu;
+}
+
+using List = Return (*)(Device, unsigned*, ProcessInfo*);
+
+bool find_self(List list, Device device, std::uint64_t* bytes) {
+  constexpr unsigned kMost = 256;
+  ProcessInfo found[kMost];
+  unsigned count = kMost;
+  if (list == nullptr || list(device, &count, found) != kNvmlSuccess) return false;
+  const auto self = static_cast<unsigned>(getpid());
+  for (unsigned i = 0; i < count && i < kMost; ++i)
+    if (found[i].pid == self && found[i].bytes != kUnknownBytes && found[i].bytes > *bytes)
+      *bytes = found[i].bytes;
+  return true;
+}
+
+extern "C" __attribute__((visibility("default"))) Return nvmlDeviceGetMemoryInfo(Device device,
+                                                                                 Memory* out) {
+  if (!bind_nvml() || nvml.memory == nullptr) return kNvmlUninitialized;
+  const Return r = nvml.memory(device, out);
+  if (r != kNvmlSuccess || out == nullptr || !grant_wanted()) return r;
+  const View view = share_view(gpu_of(device), out->free, out->total);
+  *out = {view.total, view.free, view.total - view.free};
+  return r;
+}
+
+extern "C" __attribute__((visibility("default"))) Return nvmlDeviceGetMemoryInfo_v2(Device device,
+                                                                                    MemoryV2* out) {
+  if (!bind_nvml() || nvml.memory_v2 == nullptr) return kNvmlUninitialized;
+  const Return r = nvml.memory_v2(device, out);
+  if (r != kNvmlSuccess || out == nullptr || !grant_wanted()) return r;
+  const View view = share_view(gpu_of(device), out->free, out->total);
+  if (view.limited) out->reserved = 0;
+  out->total = view.total;
+  out->free = view.free;
+  out->used = view.total - view.free - out->reserved;
+  return r;
+}
+
+}  // namespace
+
+void reset_nvml() {
+  lock = {};
+  started = false;
+}
+
+void* nvml_wrapper(const char* name) {
+  if (std::strcmp(name, "nvmlDeviceGetMemoryInfo") == 0)
+    return reinterpret_cast<void*>(nvmlDeviceGetMemoryInfo);
+  if (std::strcmp(name, "nvmlDeviceGetMemoryInfo_v2") == 0)
+    return reinterpret_cast<void*>(nvmlDeviceGetMemoryInfo_v2);
+  return nullptr;
+}
+
+bool bind_nvml() {
+  if (__atomic_load_n(&bound, __ATOMIC_ACQUIRE)) return true;
+  if (real_dlsym() == nullptr) return false;
+  void* library = loaded_library("libnvidia-ml.so.1");
+  if (library == nullptr) library = loaded_library("libnvidia-ml.so");
+  if (library == nullptr) return false;
+  bind_from(library);
+  return true;
+}
+
+bool nvml_own_bytes(int gpu, std::uint64_t* bytes) {
+  const KeepErrno keep;
+  const aliquot_limits* limits = grant_limits();
+  if (gpu < 0 || limits == nullptr) return false;
+  if (!bind_nvml()) {
+    void* library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (library == nullptr) return false;
+    bind_from(library);
+  }
+  if (nvml.init == nullptr || nvml.by_uuid == nullptr) return false;
+  // Once for the process, and never shut down: the count of starts is shared with the program.
+  if (!started && nvml.init() != kNvmlSuccess) return false;
+  started = true;
+  char uuid[64];
+  uuid_text(limits->gpus[gpu].uuid, uuid);
+  Device device = nullptr;
+  if (nvml.by_uuid(uuid, &device) != kNvmlSuccess) return false;
+  *bytes = 0;
+  const bool plain = find_self(nvml.compute, device, bytes);
+  const bool mps = find_self(nvml.mps, device, bytes);
+  return plain || mps;
+}
+
+}  // namespace aliquot::enforce

@@ -1,0 +1,18 @@
+// NVML: what this process really holds on a GPU, and the views of memory that programs read there.
+// The library is loaded only to find out what a context costs; where it is missing, that is
+// guessed.
+#pragma once
+
+#include <cstdint>
+
+namespace aliquot::enforce {
+
+// The wrapper for an exported name of NVML, or null.
+void* nvml_wrapper(const char* name);
+// True when the program has NVML loaded.
+bool bind_nvml();
+// Bytes that NVML counts for this process on the GPU; 0 when it knows the GPU and not the process.
+// False when it cannot say.
+bool nvml_own_bytes(int gpu, std::uint64_t* bytes);
+
+}  // namespace aliquot::enforce

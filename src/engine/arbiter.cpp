@@ -1,0 +1,202 @@
+#include "engine/arbiter.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace aliquot::engine {
+namespace {
+
+constexpr std::int64_t kMs = 1'000'000;
+constexpr std::int64_t kContended = 1 * kMs;  // between two looks
+constexpr std::int64_t kQuiet = 100 * kMs;
+constexpr std::int64_t kDead = 250 * kMs;
+// A job that launched so recently may do it again. While nobody competes the library says only
+// now and then that it launches.
+constexpr std::int64_t kRecent = 2'000 * kMs;
+// So long a kernel may run: the counters of who says nothing for longer are of the past.
+constexpr std::int64_t kLongKernel = 30'000 * kMs;
+// A look that comes late (a machine that sleeps, a busy one) says nothing about so long a time.
+constexpr std::int64_t kLongest = 100 * kMs;
+
+std::int64_t mono_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
+
+bool wants_gpu(const node::GpuUsage& use, std::int64_t now) {
+  const std::int64_t since = use.last_launch_ns == 0 ? INT64_MAX : now - use.last_launch_ns;
+  return since < kRecent || (since < kLongKernel && (use.launched > use.completed || use.waiting));
+}
+
+}  // namespace
+
+Arbiter::Arbiter(std::filesystem::path grants) : grants_(std::move(grants)) {
+  // Signals are for the loop's thread.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ::pthread_setname_np(thread_.native_handle(), "aq-arbiter");
+}
+
+Arbiter::~Arbiter() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void Arbiter::post(std::function<void()> change) {
+  {
+    const std::lock_guard lock(mutex_);
+    changes_.push_back(std::move(change));
+  }
+  wake_.notify_one();
+}
+
+void Arbiter::add(JobId job, std::uint64_t group) {
+  post([this, job, group] { enter(job, group); });
+}
+
+void Arbiter::remove(JobId job) {
+  post([this, job] { leave(job); });
+}
+
+void Arbiter::suspend(JobId job, bool suspended) {
+  post([this, job, suspended] {
+    if (suspended) {
+      suspended_.insert(job);
+    } else {
+      suspended_.erase(job);
+    }
+  });
+}
+
+void Arbiter::enter(JobId job, std::uint64_t group) {
+  leave(job);
+  auto folder = node::GrantFolder::open(grants_, job);
+  if (!folder) return;  // it has ended already
+  for (std::size_t gpu = 0; gpu < folder->gpus().size(); ++gpu) {
+    const node::GpuGrant& grant = folder->gpus()[gpu];
+    if (!grant.lease) continue;
+    auto board = boards_.find(grant.lease->board);
+    if (board == boards_.end()) {
+      auto opened = node::LeaseBoard::open(grant.lease->board);
+      if (!opened) {
+        spdlog::warn("job {}: {}: its share of compute is not held", job, opened.error().message);
+        continue;
+      }
+      board = boards_.try_emplace(grant.lease->board, std::move(*opened)).first;
+    }
+    const std::uint64_t own = group == 0 ? static_cast<std::uint64_t>(job.value()) : group;
+    board->second.members.push_back({job, gpu, grant.lease->slot, grant.compute, own});
+    board->second.arbiter.set(job, grant.compute, own);
+  }
+  folders_.insert_or_assign(job, std::move(*folder));
+}
+
+void Arbiter::leave(JobId job) {
+  for (auto& [path, board] : boards_) {
+    for (const Member& member : board.members) {
+      if (member.job == job) board.gates.set_paused(member.slot, false);
+    }
+    std::erase_if(board.members, [&](const Member& member) { return member.job == job; });
+    board.arbiter.remove(job);
+  }
+  folders_.erase(job);
+  suspended_.erase(job);
+}
+
+void Arbiter::run() {
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    for (auto& change : std::exchange(changes_, {})) {
+      lock.unlock();
+      change();
+      lock.lock();
+    }
+    lock.unlock();
+    const auto pause = look();
+    lock.lock();
+    const auto something = [this] { return stop_ || !changes_.empty(); };
+    if (pause) {
+      wake_.wait_for(lock, std::chrono::nanoseconds(*pause), something);
+    } else {
+      wake_.wait(lock, something);
+    }
+  }
+}
+
+std::optional<std::int64_t> Arbiter::look() {
+  std::optional<std::int64_t> pause;
+  const std::int64_t now = mono_ns();
+  seen_.clear();
+  const bool dead = now - dead_looked_ns_ > kDead;
+  if (dead) dead_looked_ns_ = now;
+  for (auto& [path, board] : boards_) {
+    // Alone on its GPU a job has nothing to wait for.
+    if (board.members.size() < 2) {
+      if (std::exchange(board.contended, false)) board.gates.open_all();
+      continue;
+    }
+    for (const Member& member : board.members) {
+      if (seen_.contains(member.job)) continue;
+      node::GrantFolder& folder = folders_.at(member.job);
+      if (dead) folder.find_dead();
+      seen_[member.job] = folder.usage();
+    }
+    const std::int64_t next = look_at(board, now) ? kContended : kQuiet;
+    pause = std::min(pause.value_or(next), next);
+  }
+  return pause;
+}
+
+bool Arbiter::look_at(Board& board, std::int64_t now) {
+  std::vector<core::LeaseArbiter::Seen> seen;
+  int active = 0;
+  for (Member& member : board.members) {
+    if (suspended_.contains(member.job)) continue;
+    const node::GpuUsage& use = seen_.at(member.job).at(member.gpu);
+    const bool flying =
+        member.flight.look(now, use.launched, use.completed, board.arbiter.paused(member.job));
+    if (!wants_gpu(use, now)) continue;
+    ++active;
+    seen.push_back({member.job, flying, use.waiting});
+  }
+  board.gates.beat(now);
+  const bool contended = active >= 2;
+  if (contended != board.contended) {
+    board.contended = contended;
+    board.last_ns = now;
+    if (contended) {
+      board.gates.set_contended(true);
+    } else {
+      board.gates.open_all();
+    }
+    // Whoever competes next starts level.
+    board.arbiter = core::LeaseArbiter();
+    for (const Member& member : board.members) {
+      board.arbiter.set(member.job, member.share, member.group);
+    }
+  }
+  if (!contended) return false;
+  board.arbiter.step(std::clamp<std::int64_t>(now - board.last_ns, 0, kLongest), seen);
+  board.last_ns = now;
+  for (const Member& member : board.members) {
+    board.gates.set_paused(member.slot, board.arbiter.paused(member.job));
+  }
+  return true;
+}
+
+}  // namespace aliquot::engine

@@ -1,0 +1,364 @@
+#include "engine/enforcer.hpp"
+
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/text.hpp"
+#include "enforce/abi.h"
+#include "node/file.hpp"
+
+namespace aliquot::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Beside what a job allocates the driver takes a little for it that nobody can tell beforehand.
+constexpr Bytes kSlack = mib(256);
+constexpr const char* kServerFile = "mps";  // in the grant folder: the pipe directory
+
+Result<void> make_folder(const fs::path& path, mode_t mode) {
+  if (::mkdir(path.c_str(), mode) != 0 && errno != EEXIST) {
+    return node::system_error(errno, "cannot make", path);
+  }
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != ::geteuid()) {
+    return fail(Error::Code::permission_denied, "{} is not a folder of ours", path.string());
+  }
+  if (::chmod(path.c_str(), mode) != 0) return node::system_error(errno, "cannot change", path);
+  return {};
+}
+
+std::uint64_t group_of(const std::optional<fs::path>& pipes) {
+  return pipes ? std::hash<std::string>{}(pipes->string()) | 1U : 0;
+}
+
+std::string gib_text(Bytes bytes) {
+  return fmt::format("{:.1f} GiB",
+                     static_cast<double>(bytes.value()) / static_cast<double>(gib(1).value()));
+}
+
+}  // namespace
+
+Enforcer::Enforcer(EnforcerOptions options)
+    : options_(std::move(options)),
+      grants_(options_.run / "grants"),
+      boards_(options_.run / "boards"),
+      arbiter_(grants_) {
+  if (options_.mps) servers_.emplace(*options_.mps, options_.run / "mps");
+}
+
+Enforcer::~Enforcer() = default;
+
+Result<std::unique_ptr<Enforcer>> Enforcer::create(EnforcerOptions options) {
+  const mode_t mode = ::geteuid() == 0 ? 0711 : 0700;
+  TRY(make_folder(options.run / "grants", mode));
+  TRY(make_folder(options.run / "boards", mode));
+  auto enforcer = std::unique_ptr<Enforcer>(new Enforcer(std::move(options)));
+  if (enforcer->servers_) TRY(enforcer->servers_->recover());
+  return enforcer;
+}
+
+core::EnforcementPlan Enforcer::plan(const api::JobInfo& job) const {
+  std::vector<core::GrantFacts> grant;
+  for (const api::GpuHold& held : job.gpus) {
+    core::GrantFacts facts{
+        .memory = Bytes(held.memory), .compute = Compute(held.compute), .whole = held.whole};
+    for (const gpu::Device& device : options_.gpus) {
+      if (device.gpu.id.value() == held.uuid) facts.capability = device.capability;
+    }
+    grant.push_back(facts);
+  }
+  return core::plan_enforcement(options_.facts, grant, std::max<std::int64_t>(job.ntasks, 1));
+}
+
+std::optional<node::LeasePlace> Enforcer::take_lease(const std::string& gpu, JobId job) {
+  auto& slots = leases_[gpu];
+  for (std::uint32_t slot = 0; slot < ALIQUOT_BOARD_SLOTS; ++slot) {
+    if (slots.try_emplace(slot, job).second) return node::LeasePlace{boards_ / gpu, slot};
+  }
+  return std::nullopt;
+}
+
+// The pipe directory, where there is to be one.
+Result<std::optional<fs::path>> Enforcer::serve(const api::JobInfo& job, Held& held) {
+  if (!held.plan.mps || !servers_) return std::optional<fs::path>();
+  gpu::MpsKey key{GpuId(job.gpus.front().uuid), std::nullopt};
+  if (options_.facts.domain == core::FaultDomain::user) key.user = Uid(job.uid);
+  const std::lock_guard lock(mps_mutex_);
+  const auto pipes = servers_->acquire(JobId(job.id), key, std::max<std::int64_t>(job.ntasks, 1));
+  if (pipes) {
+    busy_ = true;
+    return std::optional<fs::path>(*pipes);
+  }
+  spdlog::warn("job {} starts without MPS: {}", job.id, pipes.error().message);
+  core::drop_mps(held.plan, options_.facts.domain);
+  return std::optional<fs::path>();
+}
+
+void Enforcer::describe(Held& held, const std::optional<fs::path>& pipes) const {
+  Enforced& enforced = held.enforced;
+  enforced.words = held.plan.words;
+  if (held.plan.library && held.folder) {
+    enforced.preload = options_.library;
+    enforced.environment.push_back(ALIQUOT_GRANT_VARIABLE "=" + held.folder->path().string());
+  }
+  if (!pipes) return;
+  enforced.environment.push_back("CUDA_MPS_PIPE_DIRECTORY=" + pipes->string());
+  if (held.plan.thread_percentage) {
+    enforced.environment.push_back(
+        fmt::format("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={}", *held.plan.thread_percentage));
+  }
+  if (held.plan.pinned_limit) {
+    // The server has one GPU, so it is number 0 whichever it is.
+    const std::int64_t size =
+        (held.plan.pinned_limit->value() + mib(1).value() - 1) / mib(1).value();
+    enforced.environment.push_back(fmt::format("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0={}M", size));
+  }
+}
+
+void Enforcer::keep(JobId job, Held held, const std::optional<fs::path>& pipes) {
+  const bool lease = std::ranges::any_of(
+      held.folder->gpus(), [](const node::GpuGrant& gpu) { return gpu.lease.has_value(); });
+  {
+    const std::lock_guard lock(mutex_);
+    held_.insert_or_assign(job, std::move(held));
+  }
+  if (lease) arbiter_.add(job, group_of(pipes));
+}
+
+Result<Enforcer::Enforced> Enforcer::grant(const api::JobInfo& job) {
+  const JobId id(job.id);
+  drop_files(id);
+  Held held;
+  held.attempt = job.restarts;
+  held.plan = plan(job);
+  if (!held.plan.watchdog) return Enforced{{}, "", held.plan.words};  // nothing to hold
+  const auto pipes = TRY(serve(job, held));
+  node::GrantSpec spec{.job = id,
+                       .attempt = job.restarts,
+                       .uid = Uid(job.uid),
+                       .gid = node::Gid(job.gid),
+                       .gpus = {}};
+  {
+    const std::lock_guard lock(mutex_);
+    for (const api::GpuHold& gpu : job.gpus) {
+      node::GpuGrant share{GpuId(gpu.uuid), Bytes(gpu.whole ? 0 : gpu.memory),
+                           Compute(gpu.compute)};
+      if (held.plan.lease && !gpu.whole) share.lease = take_lease(gpu.uuid, id);
+      if (!gpu.whole) held.limits[gpu.uuid] = Bytes(gpu.memory);
+      spec.gpus.push_back(std::move(share));
+    }
+  }
+  const auto failed = [&](const Error& error) {
+    drop_files(id);
+    return tl::make_unexpected(error);
+  };
+  // The board must be there before the job looks for it; the arbiter opens it again.
+  for (const node::GpuGrant& gpu : spec.gpus) {
+    if (!gpu.lease || fs::exists(gpu.lease->board)) continue;
+    if (const auto board = node::LeaseBoard::open(gpu.lease->board); !board) {
+      return failed(board.error());
+    }
+  }
+  auto folder = node::GrantFolder::create(grants_, spec);
+  if (!folder) return failed(folder.error());
+  if (pipes) {
+    if (const auto noted =
+            node::write_whole(folder->path() / kServerFile, pipes->string(), 0600, false);
+        !noted) {
+      return failed(noted.error());
+    }
+  }
+  held.folder.emplace(std::move(*folder));
+  describe(held, pipes);
+  Enforced enforced = held.enforced;
+  keep(id, std::move(held), pipes);
+  return enforced;
+}
+
+void Enforcer::adopt(const api::JobInfo& job) {
+  const JobId id(job.id);
+  auto folder = node::GrantFolder::open(grants_, id);
+  if (!folder) {
+    // It never had one, or the folder has gone with a reboot and the job with it.
+    if (plan(job).watchdog && job.enforcement != "none" && !job.enforcement.empty()) {
+      spdlog::warn("job {}: {}", id, folder.error().message);
+    }
+    return;
+  }
+  Held held;
+  held.attempt = job.restarts;
+  held.plan = plan(job);
+  // As it was started, whatever the settings say now.
+  const auto had = [&](std::string_view word) {
+    return job.enforcement.find(word) != std::string::npos;
+  };
+  held.plan.watchdog = true;
+  held.plan.library = job.enforcement.empty() ? held.plan.library : had("library");
+  if (!job.enforcement.empty()) held.plan.words = job.enforcement;
+  std::optional<fs::path> pipes;
+  if (const auto noted = node::read_whole(folder->path() / kServerFile); noted && servers_) {
+    gpu::MpsKey key{GpuId(job.gpus.front().uuid), std::nullopt};
+    if (!had("mps(gpu)")) key.user = Uid(job.uid);
+    const std::lock_guard lock(mps_mutex_);
+    const auto taken = servers_->adopt(id, key, *noted, std::max<std::int64_t>(job.ntasks, 1));
+    if (taken) {
+      pipes = *noted;
+    } else {
+      spdlog::warn("job {} has lost its MPS server: {}", id, taken.error().message);
+    }
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    for (const node::GpuGrant& gpu : folder->gpus()) {
+      if (gpu.lease) leases_[gpu.lease->board.filename()][gpu.lease->slot] = id;
+    }
+  }
+  for (const api::GpuHold& gpu : job.gpus) {
+    if (!gpu.whole) held.limits[gpu.uuid] = Bytes(gpu.memory);
+  }
+  held.folder.emplace(std::move(*folder));
+  describe(held, pipes);
+  keep(id, std::move(held), pipes);
+}
+
+void Enforcer::recovered() {
+  for (const JobId job : node::GrantFolder::list(grants_)) {
+    const std::lock_guard lock(mutex_);
+    if (!held_.contains(job)) node::GrantFolder::remove(grants_, job);
+  }
+}
+
+Enforcer::Enforced Enforcer::of(JobId job) {
+  const std::lock_guard lock(mutex_);
+  const auto held = held_.find(job);
+  return held == held_.end() ? Enforced{} : held->second.enforced;
+}
+
+void Enforcer::suspend(JobId job, bool suspended) { arbiter_.suspend(job, suspended); }
+
+std::optional<Enforcer::Measured> Enforcer::measure(JobId job) {
+  const std::lock_guard lock(mutex_);
+  const auto held = held_.find(job);
+  if (held == held_.end() || !held->second.plan.library) return std::nullopt;
+  std::int64_t ns = 0;
+  std::int64_t launches = 0;
+  Bytes peak(0);
+  for (const node::GpuUsage& use : held->second.folder->usage()) {
+    ns += use.gpu_ns;
+    launches += use.launches;
+    peak += use.memory_peak;
+  }
+  // Nothing was heard of it: it did not use the GPU, or got around us.
+  if (launches == 0 && peak == Bytes(0)) return std::nullopt;
+  return Measured{Millis(ns / 1'000'000), peak};
+}
+
+void Enforcer::drop_files(JobId job) {
+  arbiter_.remove(job);
+  if (servers_) {
+    const std::lock_guard lock(mps_mutex_);
+    servers_->release(job, SystemClock().mono());
+  }
+  const std::lock_guard lock(mutex_);
+  held_.erase(job);
+  for (auto& [gpu, slots] : leases_) {
+    std::erase_if(slots, [&](const auto& slot) { return slot.second == job; });
+  }
+  std::erase_if(reported_, [&](const auto& one) { return one.first == job; });
+  node::GrantFolder::remove(grants_, job);
+}
+
+void Enforcer::release(JobId job, std::optional<std::int64_t> attempt) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto held = held_.find(job);
+    if (held == held_.end() || (attempt && held->second.attempt != *attempt)) return;
+  }
+  drop_files(job);
+}
+
+std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views) {
+  std::vector<Escape> escapes;
+  std::vector<node::ProcessRef> condemned;
+  const std::lock_guard lock(mutex_);
+  const auto condemn = [&](std::int64_t pid) {
+    const auto process = node::read_process(node::Pid(static_cast<pid_t>(pid)));
+    if (process) condemned.push_back(process->ref);
+  };
+  const std::string_view verdict = options_.facts.kill_escapes ? "killed" : "left alone";
+  std::map<JobId, std::set<std::int64_t>> registered;
+  for (const GpuView& view : views) {
+    const std::string& gpu = view.sample.id.value();
+    std::map<JobId, Bytes> used;
+    for (const api::GpuProcess& process : view.processes) {
+      if (!process.job_id) continue;
+      const JobId job(*process.job_id);
+      const auto found = held_.find(job);
+      if (found == held_.end() || !found->second.limits.contains(gpu)) continue;
+      Held& held = found->second;
+      used[job] += Bytes(process.memory);
+      if (!held.plan.library) continue;
+      auto [known, fresh] = registered.try_emplace(job);
+      if (fresh) {
+        for (const node::Pid pid : held.folder->processes()) known->second.insert(pid.value());
+      }
+      if (!escaped(process, known->second)) continue;
+      if (!reported_.insert({job, process.pid}).second) continue;
+      escapes.push_back(
+          {job, fmt::format("process {} ({}) used GPU {} outside of the job's limits: "
+                            "the library is not in it; {}",
+                            process.pid, process.command, gpu, verdict)});
+      condemn(process.pid);
+    }
+    for (auto& [job, held] : held_) {
+      const auto limit = held.limits.find(gpu);
+      if (limit == held.limits.end()) continue;
+      int& over = held.over[gpu];
+      over = used[job] > limit->second + kSlack ? over + 1 : 0;
+      // Once may be a moment's overlap of one process that ends with the next.
+      if (over != 2) continue;
+      escapes.push_back(
+          {job, fmt::format("its processes hold {} on GPU {} and were granted {}; {}",
+                            gib_text(used[job]), gpu, gib_text(limit->second), verdict)});
+      for (const api::GpuProcess& process : view.processes) {
+        if (process.job_id == job.value()) condemn(process.pid);
+      }
+    }
+  }
+  if (options_.facts.kill_escapes) node::signal_processes(condemned, SIGKILL);
+  return escapes;
+}
+
+// Seen by the driver, alive, and unknown to the library.
+bool Enforcer::escaped(const api::GpuProcess& process, const std::set<std::int64_t>& registered) {
+  if (registered.contains(process.pid)) return false;
+  const auto now = node::read_process(node::Pid(static_cast<pid_t>(process.pid)));
+  return now && now->state != 'Z' && now->state != 'X';
+}
+
+void Enforcer::tick() {
+  if (!servers_) return;
+  const std::lock_guard lock(mps_mutex_);
+  for (const std::string& event : servers_->tick(SystemClock().mono())) {
+    spdlog::info("{}", event);
+  }
+  busy_ = !servers_->view().empty();
+}
+
+void Enforcer::stop() {
+  if (!servers_) return;
+  const std::lock_guard lock(mps_mutex_);
+  servers_->stop_empty();
+}
+
+}  // namespace aliquot::engine

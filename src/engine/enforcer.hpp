@@ -1,0 +1,119 @@
+// Holds jobs to what they were granted, and watches that they are: for every share it prepares what
+// core/enforcement has chosen (an MPS server, the grant folder for the library, a lease), says what
+// the job must have in its environment, reads what it used, and finds the processes that got
+// around it.
+//
+// May be called from any thread. grant(), adopt(), release() and tick() may wait for a process to
+// start: on a worker.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "api/types.hpp"
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "core/enforcement.hpp"
+#include "engine/arbiter.hpp"
+#include "engine/engine.hpp"
+#include "gpu/mps.hpp"
+#include "node/grant_folder.hpp"
+
+namespace aliquot::engine {
+
+struct EnforcerOptions {
+  std::filesystem::path run;      // the daemon's run folder: grants/, boards/, mps/ lie in it
+  std::filesystem::path library;  // libaliquot.so, where facts says there is one
+  core::EnforcementFacts facts;
+  std::vector<gpu::Device> gpus;
+  std::unique_ptr<gpu::MpsControl> mps;  // where facts says there is MPS
+};
+
+class Enforcer {
+ public:
+  // What a job runs with.
+  struct Enforced {
+    std::vector<std::string> environment;
+    std::string preload;  // for the front of LD_PRELOAD; empty: nothing
+    std::string words;    // for JobInfo::enforcement
+  };
+  struct Measured {
+    Millis gpu_time;
+    Bytes memory_peak;
+  };
+
+  static Result<std::unique_ptr<Enforcer>> create(EnforcerOptions options);
+  ~Enforcer();
+
+  // Before a job starts. A share that cannot be held is an error; one without its MPS server is
+  // not.
+  Result<Enforced> grant(const api::JobInfo& job);
+  // After a start of the daemon: jobs that run on, all of them, then recovered().
+  void adopt(const api::JobInfo& job);
+  void recovered();
+  // What grant() said, for the steps; empty where there was nothing to hold.
+  [[nodiscard]] Enforced of(JobId job);
+  void suspend(JobId job, bool suspended);
+  // Nothing if it was not metered.
+  [[nodiscard]] std::optional<Measured> measure(JobId job);
+  // The attempt tells a run from the one after a requeue; none: whichever it is.
+  void release(JobId job, std::optional<std::int64_t> attempt);
+
+  // What the GPUs' processes are, from the monitor, just sampled: those that are in a job and
+  // outside its limits. Each is reported once, and killed if the site wants it.
+  std::vector<Escape> inspect(const std::vector<GpuView>& views);
+  // Looks after the servers; often.
+  void tick();
+  // Whether there is a server to look after.
+  [[nodiscard]] bool busy() const { return busy_; }
+  // The daemon ends; jobs go on with what they have.
+  void stop();
+
+  [[nodiscard]] std::vector<core::Backend> backends() const {
+    return core::list_backends(options_.facts);
+  }
+
+ private:
+  struct Held {
+    std::int64_t attempt = 0;
+    core::EnforcementPlan plan;
+    Enforced enforced;
+    std::optional<node::GrantFolder> folder;
+    std::map<std::string, Bytes> limits;  // by the GPU's UUID
+    std::map<std::string, int> over;      // samples in a row in which it held too much
+  };
+
+  explicit Enforcer(EnforcerOptions options);
+  [[nodiscard]] core::EnforcementPlan plan(const api::JobInfo& job) const;
+  [[nodiscard]] std::optional<node::LeasePlace> take_lease(const std::string& gpu, JobId job);
+  Result<std::optional<std::filesystem::path>> serve(const api::JobInfo& job, Held& held);
+  void describe(Held& held, const std::optional<std::filesystem::path>& pipes) const;
+  void keep(JobId job, Held held, const std::optional<std::filesystem::path>& pipes);
+  void drop_files(JobId job);
+  static bool escaped(const api::GpuProcess& process, const std::set<std::int64_t>& registered);
+
+  EnforcerOptions options_;
+  const std::filesystem::path grants_;
+  const std::filesystem::path boards_;
+
+  std::mutex mutex_;  // for what follows; never held while a process starts
+  std::map<JobId, Held> held_;
+  std::map<std::string, std::map<std::uint32_t, JobId>> leases_;  // by the GPU's UUID and slot
+  std::set<std::pair<JobId, std::int64_t>> reported_;             // job and pid
+
+  std::mutex mps_mutex_;
+  std::optional<gpu::MpsServers> servers_;
+  std::atomic<bool> busy_ = false;
+  Arbiter arbiter_;
+};
+
+}  // namespace aliquot::engine

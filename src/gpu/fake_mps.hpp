@@ -1,0 +1,33 @@
+// Control daemons for tests: none runs, but it is remembered which would.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "gpu/mps.hpp"
+
+namespace aliquot::gpu {
+
+class FakeMps final : public MpsControl {
+ public:
+  struct Daemon {
+    GpuId gpu;
+    bool all_users = false;
+  };
+
+  Result<void> start(const std::filesystem::path& folder, const GpuId& gpu,
+                     bool all_users) override {
+    if (broken) return fail(Error::Code::unavailable, "{}", *broken);
+    ++starts;
+    daemons[folder] = {gpu, all_users};
+    return {};
+  }
+  bool alive(const std::filesystem::path& folder) override { return daemons.contains(folder); }
+  void stop(const std::filesystem::path& folder) override { daemons.erase(folder); }
+
+  std::map<std::filesystem::path, Daemon> daemons;
+  std::optional<std::string> broken;  // from now on nothing starts
+  int starts = 0;
+};
+
+}  // namespace aliquot::gpu

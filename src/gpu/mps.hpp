@@ -1,0 +1,107 @@
+// MPS servers for jobs that share a GPU: one control daemon for each GPU and fault domain, started
+// when the first job needs it, watched, started again when it dies, stopped when the last job has
+// gone. Servers outlive the daemon: it finds them again by their folders.
+//
+// MpsControl is the program nvidia-cuda-mps-control: open_mps() gives the real one (or the
+// stand-in's), FakeMps (fake_mps.hpp) is for tests. Both classes are for one thread at a time, and
+// block for as long as starting a process takes: on a worker.
+//
+// Run by root, control daemons run as root and each server as the user it serves, so that no job
+// can change its server's settings. Every folder has a name that cannot be guessed, and can be
+// walked through but not listed: who was not told the name cannot connect. The driver keeps at
+// most 48 processes on a server; the next job gets a further server.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "gpu/devices.hpp"
+
+namespace aliquot::gpu {
+
+class MpsControl {
+ public:
+  MpsControl() = default;
+  MpsControl(const MpsControl&) = delete;
+  MpsControl& operator=(const MpsControl&) = delete;
+  virtual ~MpsControl() = default;
+
+  // Starts a control daemon for this GPU with its pipes in folder/p and its log in folder/l, which
+  // are there. Returns when it takes clients.
+  virtual Result<void> start(const std::filesystem::path& folder, const GpuId& gpu,
+                             bool all_users) = 0;
+  virtual bool alive(const std::filesystem::path& folder) = 0;
+  // With its servers, whatever runs there.
+  virtual void stop(const std::filesystem::path& folder) = 0;
+};
+
+// The program's path; unsupported where there is none.
+Result<std::filesystem::path> find_mps_control(const std::optional<StandIn>& standin);
+std::unique_ptr<MpsControl> open_mps(std::filesystem::path program, std::vector<std::string> extra);
+
+// Whom a server is for.
+struct MpsKey {
+  GpuId gpu;
+  std::optional<Uid> user = {};  // none: all users of the GPU
+  friend auto operator<=>(const MpsKey&, const MpsKey&) = default;
+};
+
+class MpsServers {
+ public:
+  // root is ours alone to write; it is made where it is not there.
+  MpsServers(MpsControl& control, std::filesystem::path root);
+
+  // After a start of the daemon: takes up what runs. Folders whose control daemon has gone are
+  // removed. Jobs are told by adopt(); a server without any is stopped by tick() like others.
+  Result<void> recover();
+  // A job that ran before, with the pipe directory it was given then. A server that has gone
+  // meanwhile is started anew in the same place.
+  Result<void> adopt(JobId job, const MpsKey& key, const std::filesystem::path& pipes,
+                     std::int64_t clients);
+
+  // The pipe directory for this job, which may bring so many clients.
+  Result<std::filesystem::path> acquire(JobId job, const MpsKey& key, std::int64_t clients);
+  void release(JobId job, MonoTime now);
+
+  // Starts again what has died, stops what has been empty for a while. What happened, for the log.
+  std::vector<std::string> tick(MonoTime now);
+
+  struct View {
+    MpsKey key;
+    std::filesystem::path pipes;
+    std::vector<JobId> jobs;
+  };
+  [[nodiscard]] std::vector<View> view() const;
+  // The daemon ends: servers without a job go now. The others serve their jobs on.
+  void stop_empty();
+
+ private:
+  struct Server {
+    MpsKey key;
+    std::filesystem::path folder;
+    std::map<JobId, std::int64_t> clients = {};
+    std::optional<MonoTime> empty_since = {};
+    int failures = 0;      // in a row
+    bool removed = false;  // on its way out of the list
+  };
+
+  Result<Server*> start(const MpsKey& key, const std::filesystem::path& folder);
+  void remove(Server& server);
+  void drop_removed();
+  std::string describe(const Server& server) const;
+
+  MpsControl& control_;
+  std::filesystem::path root_;
+  std::vector<std::unique_ptr<Server>> servers_;
+};
+
+}  // namespace aliquot::gpu

@@ -1,0 +1,215 @@
+#include "gpu/mps.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#include "gpu/fake_mps.hpp"
+
+namespace aliquot::gpu {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+class MpsTest : public testing::Test {
+ protected:
+  MpsTest() {
+    std::string pattern = testing::TempDir() + "mps-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    fs::permissions(folder_, fs::perms(0711));
+  }
+  ~MpsTest() override {
+    std::error_code error;
+    fs::remove_all(folder_, error);
+  }
+  static MonoTime at(std::int64_t s) { return MonoTime(seconds(s)); }
+
+  fs::path folder_;
+  FakeMps fake_;
+  MpsKey alice_{GpuId("GPU-0"), Uid(1000)};
+  MpsKey bob_{GpuId("GPU-0"), Uid(1001)};
+};
+
+TEST_F(MpsTest, OneServerForEachUserAndGpu) {
+  MpsServers servers(fake_, folder_ / "mps");
+  const auto first = servers.acquire(JobId(1), alice_, 1);
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_EQ(*servers.acquire(JobId(2), alice_, 1), *first);
+  EXPECT_NE(*servers.acquire(JobId(3), bob_, 1), *first);
+  EXPECT_NE(*servers.acquire(JobId(4), {GpuId("GPU-1"), Uid(1000)}, 1), *first);
+  EXPECT_EQ(fake_.daemons.size(), 3U);
+  EXPECT_FALSE(fake_.daemons.begin()->second.all_users);
+  ASSERT_TRUE(servers.acquire(JobId(5), {GpuId("GPU-1"), std::nullopt}, 1));
+  EXPECT_EQ(std::ranges::count_if(fake_.daemons, [](const auto& d) { return d.second.all_users; }),
+            1);
+  // To walk through for who knows the name, to write for nobody.
+  struct stat info {};
+  ASSERT_EQ(::stat(first->c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777U, ::geteuid() == 0 ? 0711U : 0700U);
+}
+
+TEST_F(MpsTest, TheFortyNinthClientGetsAFurtherServer) {
+  MpsServers servers(fake_, folder_ / "mps");
+  const auto first = servers.acquire(JobId(1), alice_, 40);
+  EXPECT_EQ(*servers.acquire(JobId(2), alice_, 8), *first);
+  const auto second = servers.acquire(JobId(3), alice_, 1);
+  ASSERT_TRUE(second);
+  EXPECT_NE(*second, *first);
+  servers.release(JobId(2), at(0));
+  EXPECT_EQ(*servers.acquire(JobId(4), alice_, 8), *first);
+}
+
+TEST_F(MpsTest, AnEmptyServerStopsAfterAWhile) {
+  MpsServers servers(fake_, folder_ / "mps");
+  const auto pipes = servers.acquire(JobId(1), alice_, 1);
+  servers.release(JobId(1), at(10));
+  EXPECT_TRUE(servers.tick(at(11)).empty());
+  // Another job comes in time.
+  EXPECT_EQ(*servers.acquire(JobId(2), alice_, 1), *pipes);
+  EXPECT_TRUE(servers.tick(at(100)).empty());
+  servers.release(JobId(2), at(100));
+  EXPECT_EQ(servers.tick(at(110)).size(), 1U);
+  EXPECT_TRUE(fake_.daemons.empty());
+  EXPECT_FALSE(fs::exists(pipes->parent_path()));
+}
+
+TEST_F(MpsTest, ADeadControlDaemonIsStartedAgainInItsPlace) {
+  MpsServers servers(fake_, folder_ / "mps");
+  const auto pipes = servers.acquire(JobId(1), alice_, 1);
+  fake_.daemons.clear();
+  EXPECT_EQ(servers.tick(at(1)).size(), 1U);
+  EXPECT_TRUE(fake_.alive(pipes->parent_path()));
+  // But not for ever.
+  fake_.daemons.clear();
+  fake_.broken = "no";
+  std::size_t tries = 0;
+  for (int i = 0; i < 100; ++i) tries += servers.tick(at(2 + i)).size();
+  EXPECT_EQ(tries, 4U);
+}
+
+TEST_F(MpsTest, WhatDoesNotStartLeavesNothing) {
+  fake_.broken = "out of order";
+  MpsServers servers(fake_, folder_ / "mps");
+  const auto pipes = servers.acquire(JobId(1), alice_, 1);
+  ASSERT_FALSE(pipes);
+  EXPECT_EQ(pipes.error().message, "out of order");
+  EXPECT_TRUE(fs::is_empty(folder_ / "mps"));
+}
+
+TEST_F(MpsTest, ServersAreTakenUpAgain) {
+  fs::path kept;
+  fs::path lost;
+  {
+    MpsServers servers(fake_, folder_ / "mps");
+    kept = *servers.acquire(JobId(1), alice_, 1);
+    lost = *servers.acquire(JobId(2), bob_, 1);
+  }
+  fake_.daemons.erase(lost.parent_path());
+  MpsServers servers(fake_, folder_ / "mps");
+  ASSERT_TRUE(servers.recover());
+  EXPECT_FALSE(fs::exists(lost));
+  ASSERT_TRUE(servers.adopt(JobId(1), alice_, kept, 1));
+  ASSERT_TRUE(servers.adopt(JobId(2), bob_, lost, 1));
+  EXPECT_TRUE(fake_.alive(lost.parent_path()));
+  EXPECT_EQ(fake_.starts, 3);
+  EXPECT_FALSE(servers.adopt(JobId(3), bob_, "/somewhere/else/p", 1));
+  EXPECT_EQ(*servers.acquire(JobId(4), alice_, 1), kept);
+  // And those nobody asks for any more go.
+  servers.release(JobId(2), at(1));
+  servers.stop_empty();
+  EXPECT_EQ(fake_.daemons.size(), 1U);
+}
+
+// --- the stand-in's own nvidia-cuda-mps-control
+
+class StandinMpsTest : public MpsTest {
+ protected:
+  StandinMpsTest() {
+    standin_ = {ALIQUOT_STANDIN_DIR, "h200:2", folder_ / "standin", false};
+    program_ = *find_mps_control(standin_);
+    extra_ = environment(standin_);
+    extra_.push_back("LD_LIBRARY_PATH=" ALIQUOT_STANDIN_DIR);
+    control_ = open_mps(program_, extra_);
+  }
+
+  std::string shell(const fs::path& pipes, const std::string& command) const {
+    std::string line = "env";
+    for (const auto& variable : extra_) line += " '" + variable + "'";
+    line += " CUDA_MPS_PIPE_DIRECTORY='" + pipes.string() + "' CUDA_VISIBLE_DEVICES=" + gpu_ +
+            " bash -c '" + command + "' 2>&1";
+    FILE* pipe = ::popen(line.c_str(), "r");
+    std::string said(4096, '\0');
+    said.resize(std::fread(said.data(), 1, said.size(), pipe));
+    ::pclose(pipe);
+    return said;
+  }
+  std::string mps(const fs::path& pipes, const std::string& command) const {
+    return shell(pipes, "echo " + command + " | " + program_.string());
+  }
+
+  StandIn standin_;
+  fs::path program_;
+  std::vector<std::string> extra_;
+  std::unique_ptr<MpsControl> control_;
+  std::string gpu_ = "0";
+};
+
+TEST_F(StandinMpsTest, ServesClientsAndStops) {
+  MpsServers servers(*control_, folder_ / "mps");
+  const auto pipes = servers.acquire(JobId(1), {GpuId("0"), Uid(::geteuid())}, 1);
+  ASSERT_TRUE(pipes) << pipes.error().message;
+  EXPECT_EQ(mps(*pipes, "get_server_list"), "");
+  const auto said = shell(*pipes, ALIQUOT_BIN_DIR "/aliquot-load --mem 64M --json");
+  EXPECT_NE(said.find("\"allocated\":67108864"), std::string::npos) << said;
+  EXPECT_NE(mps(*pipes, "get_server_list"), "");
+  servers.release(JobId(1), at(0));
+  EXPECT_EQ(servers.tick(at(60)).size(), 1U);
+  EXPECT_EQ(mps(*pipes, "get_server_list").find("Cannot find MPS"), 0U);
+}
+
+TEST_F(StandinMpsTest, IsFoundAgainByAnotherDaemonAndRestartedWhenKilled) {
+  fs::path pipes;
+  {
+    MpsServers servers(*control_, folder_ / "mps");
+    pipes = *servers.acquire(JobId(1), {GpuId("0"), Uid(::geteuid())}, 1);
+  }
+  control_ = open_mps(program_, extra_);  // as a new process would
+  MpsServers servers(*control_, folder_ / "mps");
+  ASSERT_TRUE(servers.recover());
+  ASSERT_TRUE(servers.adopt(JobId(1), {GpuId("0"), Uid(::geteuid())}, pipes, 1));
+  EXPECT_TRUE(servers.tick(at(1)).empty());
+  pid_t pid = 0;
+  std::ifstream(pipes / "nvidia-cuda-mps-control.pid") >> pid;
+  ASSERT_GT(pid, 1);
+  ASSERT_EQ(::kill(pid, SIGKILL), 0);
+  for (int i = 0; i < 200 && control_->alive(pipes.parent_path()); ++i) {
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_EQ(servers.tick(at(2)).size(), 1U);
+  EXPECT_TRUE(control_->alive(pipes.parent_path()));
+  EXPECT_EQ(mps(pipes, "get_server_list"), "");
+  servers.release(JobId(1), at(3));
+  servers.stop_empty();
+  EXPECT_FALSE(control_->alive(pipes.parent_path()));
+}
+
+TEST_F(StandinMpsTest, TooLongAPathIsRefused) {
+  const fs::path deep = folder_ / std::string(100, 'x');
+  fs::create_directory(deep);
+  fs::permissions(deep, fs::perms(0711));
+  MpsServers servers(*control_, deep / "mps");
+  const auto pipes = servers.acquire(JobId(1), {GpuId("0"), Uid(::geteuid())}, 1);
+  ASSERT_FALSE(pipes);
+  EXPECT_NE(pipes.error().message.find("--run-dir"), std::string::npos) << pipes.error().message;
+}
+
+}  // namespace
+}  // namespace aliquot::gpu

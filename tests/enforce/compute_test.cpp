@@ -1,0 +1,155 @@
+// The gate and the meter, against a board that the test writes as the arbiter would.
+#include <gtest/gtest.h>
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <climits>
+
+#include "enforce/job.hpp"
+
+namespace aliquot::enforce::test {
+namespace {
+
+using standin::test::Machine;
+using Clock = std::chrono::steady_clock;
+
+// The simulated H200 takes about this many iterations of "spin" in a millisecond; measured here,
+// since it is the stand-in's own business.
+double ms_per_iteration(Victim& victim) {
+  const auto from = Clock::now();
+  EXPECT_EQ(victim.tell("launch 1 20000000"), 0);
+  EXPECT_EQ(victim.tell("sync"), 0);
+  return std::chrono::duration<double, std::milli>(Clock::now() - from).count() / 2e7;
+}
+
+void set_gate(Job& job, std::uint32_t value) {
+  std::uint32_t* word = &job.board().gates[5].word;
+  __atomic_store_n(word, value, __ATOMIC_RELEASE);
+  syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+TEST(Gate, pauses_and_opens) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 2 * kGiB}}, true);
+  Victim victim(&job);
+  ASSERT_EQ(victim.begin(), 0);
+  ASSERT_EQ(victim.tell("launch 3 1000"), 0);
+  set_gate(job, 1);
+  victim.send("launch 1 1000");
+  for (int i = 0; i < 30; ++i) {
+    job.beat();
+    usleep(10'000);
+  }
+  EXPECT_EQ(job.use().waiting, 1U);
+  set_gate(job, 0);
+  EXPECT_EQ(victim.answer(), 0);
+  EXPECT_EQ(job.use().waiting, 0U);
+  EXPECT_GT(job.use().waited_ns, 200'000'000U);
+}
+
+TEST(Gate, opens_when_the_arbiter_is_dead) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 2 * kGiB}}, true);
+  Victim victim(&job);
+  ASSERT_EQ(victim.begin(), 0);
+  job.beat();
+  set_gate(job, 1);
+  const auto from = Clock::now();
+  EXPECT_EQ(victim.tell("launch 1 1000"), 0);
+  const double waited = std::chrono::duration<double>(Clock::now() - from).count();
+  EXPECT_GT(waited, 0.5);
+  EXPECT_LT(waited, 4);
+}
+
+TEST(Gate, limits_what_is_in_flight_while_contended) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 2 * kGiB}}, true);
+  Victim victim(&job);
+  ASSERT_EQ(victim.begin(), 0);
+  const double each = ms_per_iteration(victim);
+  const auto iterations = static_cast<std::uint64_t>(5 / each);  // 5 ms a launch
+  __atomic_store_n(&job.board().contended, 1U, __ATOMIC_RELEASE);
+  job.beat();
+  const auto from = Clock::now();
+  victim.send("launch 60 " + std::to_string(iterations));
+  std::uint64_t most = 0;
+  for (int i = 0; i < 100; ++i) {
+    job.beat();
+    const aliquot_use use = job.use();
+    most = std::max(most, use.launched - use.completed);
+    usleep(1000);
+  }
+  EXPECT_EQ(victim.answer(), 0);
+  // Sixty launches of 5 ms, sixteen of them ahead: the call lasts for the rest.
+  EXPECT_GT(std::chrono::duration<double>(Clock::now() - from).count(), 0.15);
+  EXPECT_GE(most, 8U);
+  EXPECT_LE(most, 16U);
+  ASSERT_EQ(victim.tell("sync"), 0);
+  EXPECT_EQ(job.use().launched, job.use().completed);
+  EXPECT_EQ(job.use().launched, 60U);
+}
+
+TEST(Gate, lets_captures_pass_and_spoils_none) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 2 * kGiB}}, true);
+  Victim victim(&job);
+  ASSERT_EQ(victim.begin(), 0);
+  __atomic_store_n(&job.board().contended, 1U, __ATOMIC_RELEASE);
+  job.beat();
+  EXPECT_EQ(victim.tell("capture 3 1000"), 0);
+  __atomic_store_n(&job.board().contended, 0U, __ATOMIC_RELEASE);
+  EXPECT_EQ(victim.tell("capture 3 1000"), 0);
+  EXPECT_EQ(victim.tell("launch 20 1000"), 0);
+  EXPECT_EQ(victim.tell("sync"), 0);
+}
+
+TEST(Gate, a_board_that_is_missing_or_foreign_is_no_lease) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 2 * kGiB}}, true);
+  job.board().magic = 1;
+  set_gate(job, 1);
+  job.beat();
+  Victim victim(&job);
+  ASSERT_EQ(victim.begin(), 0);
+  EXPECT_EQ(victim.tell("launch 3 1000"), 0);
+  EXPECT_EQ(job.use().waited_ns, 0U);
+}
+
+TEST(Meter, measures_gpu_time_of_short_and_long_kernels) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 2 * kGiB}});
+  Victim victim(&job);
+  ASSERT_EQ(victim.begin(), 0);
+  const double each = ms_per_iteration(victim);
+  std::uint64_t before = job.use().gpu_ns;
+  for (const double ms : {0.2, 20.0}) {
+    const auto iterations = static_cast<std::uint64_t>(ms / each);
+    const int count = ms < 1 ? 2000 : 20;
+    for (int i = 0; i < 4; ++i) {
+      ASSERT_EQ(
+          victim.tell("launch " + std::to_string(count / 4) + " " + std::to_string(iterations)), 0);
+      ASSERT_EQ(victim.tell("sync"), 0);
+    }
+    const auto ns = static_cast<double>(job.use().gpu_ns - before);
+    before = job.use().gpu_ns;
+    // 400 ms of work each; a loaded machine stretches what the stand-in takes for it.
+    EXPECT_GT(ns, 0.5 * count * ms * 1e6) << ms;
+    EXPECT_LT(ns, 3.0 * count * ms * 1e6) << ms;
+  }
+}
+
+TEST(Meter, counts_every_launch) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 2 * kGiB}});
+  Victim victim(&job);
+  ASSERT_EQ(victim.begin(), 0);
+  ASSERT_EQ(victim.tell("launch 1000 100"), 0);
+  ASSERT_EQ(victim.tell("sync"), 0);
+  EXPECT_EQ(job.use().launches, 1000U);
+}
+
+}  // namespace
+}  // namespace aliquot::enforce::test
