@@ -300,7 +300,7 @@ void gate_synchronized(CUstream stream, bool all) {
   if (gpu < 0) return;
   const RelaxedCapture relaxed;
   if (counts) (void)tick(gpu, !boards_quiet());
-  if (measuring) meter_harvest(gpu, now_ns());
+  if (measuring || counts) meter_harvest(gpu, now_ns(), all);
   Flight& flight = flights[gpu];
   if (flight.launched == flight.completed) return;
   const Hold hold(flight.lock);

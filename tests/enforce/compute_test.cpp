@@ -9,6 +9,7 @@
 #include <climits>
 
 #include "enforce/job.hpp"
+#include "standin/state/compute_model.hpp"
 
 namespace aliquot::enforce::test {
 namespace {
@@ -118,14 +119,23 @@ TEST(Gate, a_board_that_is_missing_or_foreign_is_no_lease) {
   EXPECT_EQ(job.use().waited_ns, 0U);
 }
 
-TEST(Meter, measures_gpu_time_of_short_and_long_kernels) {
+// What the stand-in itself counts for the process.
+double busy_ns(Machine& machine, pid_t pid) {
+  standin::State& state = machine.state();
+  const standin::State::Guard guard(state);
+  standin::advance(state.gpu(0).compute, state.now());
+  return state.gpu(0).compute.use[state.find_pid(pid)].busy;
+}
+
+TEST(Meter, measures_what_the_driver_counts) {
   Machine machine("h200:1");
   Job job(machine, {{0, 2 * kGiB}});
   Victim victim(&job);
   ASSERT_EQ(victim.begin(), 0);
   const double each = ms_per_iteration(victim);
-  std::uint64_t before = job.use().gpu_ns;
   for (const double ms : {0.2, 20.0}) {
+    const double busy_before = busy_ns(machine, victim.pid());
+    const std::uint64_t measured_before = job.use().gpu_ns;
     const auto iterations = static_cast<std::uint64_t>(ms / each);
     const int count = ms < 1 ? 2000 : 20;
     for (int i = 0; i < 4; ++i) {
@@ -133,11 +143,9 @@ TEST(Meter, measures_gpu_time_of_short_and_long_kernels) {
           victim.tell("launch " + std::to_string(count / 4) + " " + std::to_string(iterations)), 0);
       ASSERT_EQ(victim.tell("sync"), 0);
     }
-    const auto ns = static_cast<double>(job.use().gpu_ns - before);
-    before = job.use().gpu_ns;
-    // 400 ms of work each; a loaded machine stretches what the stand-in takes for it.
-    EXPECT_GT(ns, 0.5 * count * ms * 1e6) << ms;
-    EXPECT_LT(ns, 3.0 * count * ms * 1e6) << ms;
+    const double busy = busy_ns(machine, victim.pid()) - busy_before;
+    const auto measured = static_cast<double>(job.use().gpu_ns - measured_before);
+    EXPECT_NEAR(measured / busy, 1, 0.25) << ms;
   }
 }
 
