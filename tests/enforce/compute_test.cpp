@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <climits>
+#include <cstring>
 
 #include "enforce/job.hpp"
 #include "standin/state/compute_model.hpp"
@@ -26,8 +27,8 @@ double ms_per_iteration(Victim& victim) {
   return std::chrono::duration<double, std::milli>(Clock::now() - from).count() / 2e7;
 }
 
-void set_gate(Job& job, std::uint32_t value) {
-  std::uint32_t* word = &job.board().gates[5].word;
+void set_gate(Job& job, std::uint32_t value, unsigned slot = 5) {
+  std::uint32_t* word = &job.board().gates[slot].word;
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
   syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
@@ -125,6 +126,43 @@ double busy_ns(Machine& machine, pid_t pid) {
   const standin::State::Guard guard(state);
   standin::advance(state.gpu(0).compute, state.now());
   return state.gpu(0).compute.use[state.find_pid(pid)].busy;
+}
+
+// caps of 30/70 giving 46/54: with an arbiter that does no more than pause whoever is ahead.
+TEST(Suffered, caps_of_30_and_70_giving_46_and_54) {
+  Machine machine("h200:1");
+  Job first(machine, {{0, 2 * kGiB}}, true);
+  Job second(machine, {{0, 2 * kGiB}}, true);
+  std::strncpy(second.limits().gpus[0].board, (first.folder() + "/board").c_str(),
+               ALIQUOT_PATH_BYTES - 1);
+  second.limits().gpus[0].lease_slot = 6;
+  Victim small(&first);
+  Victim large(&second);
+  ASSERT_EQ(small.begin(), 0);
+  ASSERT_EQ(large.begin(), 0);
+  const auto iterations = static_cast<std::uint64_t>(1 / ms_per_iteration(small));
+  const double small_before = busy_ns(machine, small.pid());
+  const double large_before = busy_ns(machine, large.pid());
+  __atomic_store_n(&first.board().contended, 1U, __ATOMIC_RELEASE);
+  first.beat();
+  small.send("launch 100000 " + std::to_string(iterations));
+  large.send("launch 100000 " + std::to_string(iterations));
+  double used_small = 0;
+  double used_large = 0;
+  const auto from = Clock::now();
+  while (Clock::now() - from < std::chrono::seconds(3)) {
+    used_small = busy_ns(machine, small.pid()) - small_before;
+    used_large = busy_ns(machine, large.pid()) - large_before;
+    const bool small_ahead = used_small / 0.3 > used_large / 0.7;
+    first.beat();
+    set_gate(first, small_ahead ? 1 : 0, 5);
+    set_gate(first, small_ahead ? 0 : 1, 6);
+    usleep(2000);
+  }
+  EXPECT_NEAR(used_small / (used_small + used_large), 0.3, 0.05);
+  EXPECT_GT(used_small + used_large, 2e9) << "and the GPU was busy";
+  small.kill();
+  large.kill();
 }
 
 TEST(Meter, measures_what_the_driver_counts) {

@@ -260,6 +260,26 @@ TEST(Process, that_closes_our_descriptor_stays_counted) {
   EXPECT_EQ(job.charged(), kContext + kGiB) << "it has its lock again";
 }
 
+TEST(Process, taken_for_dead_touches_nobody_elses_slot_and_is_counted_again) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 3 * kGiB}});
+  Victim victim(&job);
+  ASSERT_EQ(victim.begin(), 0);
+  ASSERT_EQ(victim.tell("alloc " + std::to_string(kGiB)), 0);
+  ASSERT_EQ(victim.tell("alloc 100000000"), 0);
+  // What the library goes by: no lock any more, and the process lives. Its slot goes to another
+  // one.
+  ASSERT_EQ(victim.tell("close-all"), 0);
+  Victim other(&job);
+  ASSERT_EQ(other.begin(), 0);
+  EXPECT_EQ(job.usage().slots[0].pid, other.pid());
+  (void)victim.tell("free 1");
+  EXPECT_EQ(job.charged(), kContext);
+  (void)victim.tell("alloc 3000000");
+  EXPECT_EQ(job.charged(), 2 * kContext + kGiB + 4 * kMiB);
+  EXPECT_EQ(job.usage().slots[1].pid, victim.pid());
+}
+
 TEST(Process, says_hello_to_the_daemon) {
   Machine machine("h200:1");
   Job job(machine, {{0, 2 * kGiB}});
