@@ -73,15 +73,22 @@ void harvest_locked(int gpu, std::uint64_t now) {
   }
 }
 
+void drop_events(Meter* meter) {
+  if (meter->from != nullptr) (void)real::cuEventDestroy_v2(meter->from);
+  if (meter->to != nullptr) (void)real::cuEventDestroy_v2(meter->to);
+  meter->from = meter->to = nullptr;
+  meter->context = nullptr;
+}
+
 bool make_events(Meter* meter) {
   CUcontext context = nullptr;
   if (real::cuCtxGetCurrent(&context) != kSuccess || context == nullptr) return false;
   if (meter->context == context && meter->to != nullptr) return true;
-  meter->context = nullptr;
-  meter->from = meter->to = nullptr;
-  if (real::cuEventCreate(&meter->from, 0) != kSuccess) return false;
-  if (real::cuEventCreate(&meter->to, 0) != kSuccess) {
-    (void)real::cuEventDestroy_v2(meter->from);
+  drop_events(meter);
+  if (real::cuEventCreate(&meter->from, 0) != kSuccess) meter->from = nullptr;
+  if (real::cuEventCreate(&meter->to, 0) != kSuccess) meter->to = nullptr;
+  if (meter->from == nullptr || meter->to == nullptr) {
+    drop_events(meter);
     return false;
   }
   meter->context = context;
@@ -144,14 +151,13 @@ void meter_harvest(int gpu, std::uint64_t now, bool all_over) {
   for (Meter& meter : meters[gpu].kinds) meter.queued_ns = 0;
 }
 
-void meter_context_gone(CUcontext context) {
+void meter_context_ends(CUcontext context) {
   const Hold hold(lock);
   for (GpuMeter& gpu : meters)
     for (Meter& meter : gpu.kinds) {
       if (meter.context != context) continue;
       if (meter.sample != Sample::none) finish_sample(&meter);
-      meter.from = meter.to = nullptr;
-      meter.context = nullptr;
+      drop_events(&meter);
     }
 }
 

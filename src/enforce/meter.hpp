@@ -21,6 +21,6 @@ void meter_end(int gpu, unsigned kind, CUstream stream, bool launched);
 bool meter_pending();
 // all_over: nothing of the current context is queued any more.
 void meter_harvest(int gpu, std::uint64_t now, bool all_over);
-void meter_context_gone(CUcontext context);
+void meter_context_ends(CUcontext context);
 
 }  // namespace aliquot::enforce
