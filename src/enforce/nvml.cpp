@@ -165,6 +165,7 @@ bool nvml_own_bytes(int gpu, std::uint64_t* bytes) {
   if (!bind_nvml()) {
     void* library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (library == nullptr) {
+      (void)dlerror();
       failed = true;
       return false;
     }
