@@ -233,6 +233,21 @@ TEST(Process, forked_child_starts_with_nothing_and_does_not_keep_its_parent_aliv
   kill(child, SIGKILL);
 }
 
+TEST(Process, forked_before_the_first_use_registers_by_itself) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 2 * kGiB}});
+  Victim victim(&job);
+  EXPECT_EQ(victim.tell("fork-first"), 0);
+  const auto child = static_cast<pid_t>(victim.number("child"));
+  EXPECT_EQ(job.usage().slots[0].pid, child);
+  EXPECT_EQ(job.charged(), machine.used_by(child));
+  ASSERT_EQ(victim.begin(), 0);
+  EXPECT_EQ(victim.tell("alloc " + std::to_string(kGiB)), kOutOfMemory);
+  EXPECT_EQ(job.charged(), machine.used(0));
+  EXPECT_EQ(job.charged(), 2 * kContext + 2 * kMiB);
+  kill(child, SIGKILL);
+}
+
 TEST(Process, exec_gives_back_what_the_old_program_held) {
   Machine machine("h200:1");
   Job job(machine, {{0, 2 * kGiB}});
