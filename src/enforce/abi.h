@@ -59,7 +59,8 @@ enum {
 
 struct aliquot_limit {
   uint8_t uuid[16]; /* the 16 bytes of cuDeviceGetUuid = the hexadecimal digits of NVML's "GPU-…" */
-  uint64_t memory_bytes; /* of the job, all processes together; 0 = no limit */
+  uint64_t
+      memory_bytes; /* of the job, all processes together; 0 = no limit. May be changed in place */
   uint64_t
       context_bytes;   /* reserved before a context is made, until its cost is known; 0 = 600 MiB */
   uint32_t compute;    /* 1/10,000 of the GPU; for reports, the board is what counts */

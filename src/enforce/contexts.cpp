@@ -23,7 +23,6 @@ void forget(const Record& record) {
   // The primary context has its handle for ever; its blocks are gone all the same.
   const auto context = reinterpret_cast<CUcontext>(record.key);
   context_gone(context);
-  gate_context_gone(context);
   release(record.gpu, record.size, true);
   if (record.gpu >= 0)
     release(record.gpu, __atomic_exchange_n(&overhead[record.gpu], 0, __ATOMIC_RELAXED), true);
@@ -82,6 +81,7 @@ template <class Destroy>
 CUresult destroy_own(CUcontext context, Destroy destroy) {
   const bool ours = governed();
   const Hold hold(lock);
+  if (ours) gate_context_ends(context);
   const CUresult r = destroy();
   Record gone{};
   if (ours && r == kSuccess && contexts.remove(reinterpret_cast<std::uintptr_t>(context), &gone))
@@ -95,26 +95,31 @@ bool primary_active(CUdevice device) {
   return real::cuDevicePrimaryCtxGetState(device, &flags, &active) == kSuccess && active != 0;
 }
 
-// After a release or a reset: is it gone?
-void look_after(CUdevice device, bool reset) {
-  if (!reset && primary_active(device)) return;
+// The place of a device's primary context in the table, or kNowhere.
+constexpr std::size_t kNowhere = SIZE_MAX;
+std::size_t find_primary(CUdevice device) {
   for (std::size_t i = 0; i < contexts.places(); ++i) {
-    const Record record = contexts.at(i);
-    if (record.key == 0 || record.kind != context_primary ||
-        record.owner != static_cast<std::uint64_t>(device))
-      continue;
-    contexts.remove_at(i);
-    forget(record);
-    return;
+    const Record& record = contexts.at(i);
+    if (record.key != 0 && record.kind == context_primary &&
+        record.owner == static_cast<std::uint64_t>(device))
+      return i;
   }
+  return kNowhere;
 }
 
 template <class Call>
 CUresult leave_primary(CUdevice device, bool reset, Call call) {
   const bool ours = governed();
   const Hold hold(lock);
+  const std::size_t place = ours ? find_primary(device) : kNowhere;
+  if (place == kNowhere) return call(device);
+  const Record record = contexts.at(place);
+  gate_context_ends(reinterpret_cast<CUcontext>(record.key));
   const CUresult r = call(device);
-  if (ours && r == kSuccess) look_after(device, reset);
+  // A release may not have been the last one.
+  if (r != kSuccess || (!reset && primary_active(device))) return r;
+  contexts.remove_at(place);
+  forget(record);
   return r;
 }
 

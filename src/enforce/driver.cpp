@@ -117,21 +117,37 @@ DlsymFn real_dlsym() {
   return nullptr;
 }
 
-void* loaded_library(const char* name) { return dlopen(name, RTLD_LAZY | RTLD_NOLOAD); }
+void* loaded_library(const char* name) {
+  void* library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+  // The program asks dlerror about its own calls.
+  if (library == nullptr) (void)dlerror();
+  return library;
+}
+
+namespace {
+
+bool bind_to(void* library) {
+  if (library == nullptr || real_dlsym()(library, "cuInit") == nullptr) {
+    (void)dlerror();
+    return false;
+  }
+  const Hold hold(bind_lock);
+  if (!driver_bound) {
+    bind_from(library);
+    (void)dlerror();
+    __atomic_store_n(&driver_bound, true, __ATOMIC_RELEASE);
+  }
+  return true;
+}
+
+}  // namespace
 
 bool bind_driver() {
   if (__atomic_load_n(&driver_bound, __ATOMIC_ACQUIRE)) return true;
   if (real_dlsym() == nullptr) return false;
-  // Outside our lock: the loader has one of its own.
   void* library = loaded_library("libcuda.so.1");
   if (library == nullptr) library = loaded_library("libcuda.so");
-  if (library == nullptr || real_dlsym()(library, "cuInit") == nullptr) return false;
-  const Hold hold(bind_lock);
-  if (!driver_bound) {
-    bind_from(library);
-    __atomic_store_n(&driver_bound, true, __ATOMIC_RELEASE);
-  }
-  return true;
+  return bind_to(library);
 }
 
 void* wrapper_by_name(const char* name) {
@@ -170,7 +186,10 @@ extern "C" __attribute__((visibility("hidden"))) void* aliquot_dlsym_answer(void
   // wrapper of that name is the right one, wherever the function lies.
   void* found = real_dlsym()(*handle, name);
   if (found == nullptr) return nullptr;
-  (void)(nvml ? bind_nvml() : bind_driver());
+  if (nvml)
+    (void)bind_nvml();
+  else if (!bind_driver())
+    (void)bind_to(*handle);  // a libcuda by another name
   return wrapper;
 }
 

@@ -147,7 +147,8 @@ void use_context(Flight* flight) {
   if (flight->context == context) return;
   all_done(flight);
   for (Mark& mark : flight->ring) {
-    // The old context may be gone, and its events with it: they are not ours to destroy.
+    // The other context lives still: before it goes its events are dropped.
+    if (mark.event != nullptr) (void)real::cuEventDestroy_v2(mark.event);
     mark = {};
     if (real::cuEventCreate(&mark.event, kEventDisableTiming) != kSuccess) mark.event = nullptr;
   }
@@ -300,7 +301,7 @@ void gate_synchronized(CUstream stream, bool all) {
   if (gpu < 0) return;
   const RelaxedCapture relaxed;
   if (counts) (void)tick(gpu, !boards_quiet());
-  if (measuring) meter_harvest(gpu, now_ns());
+  if (measuring || counts) meter_harvest(gpu, now_ns(), all);
   Flight& flight = flights[gpu];
   if (flight.launched == flight.completed) return;
   const Hold hold(flight.lock);
@@ -319,17 +320,21 @@ void gate_stream_gone(CUstream stream) {
   }
 }
 
-void gate_context_gone(CUcontext context) {
+void gate_context_ends(CUcontext context) {
+  const RelaxedCapture relaxed;
   for (int gpu = 0; gpu < static_cast<int>(gpu_count); ++gpu) {
     Flight& flight = flights[gpu];
     const Hold hold(flight.lock);
     if (flight.context != context) continue;
     all_done(&flight);
     publish(gpu, flight);
-    for (Mark& mark : flight.ring) mark = {};
+    for (Mark& mark : flight.ring) {
+      if (mark.event != nullptr) (void)real::cuEventDestroy_v2(mark.event);
+      mark = {};
+    }
     flight.context = nullptr;
   }
-  meter_context_gone(context);
+  meter_context_ends(context);
 }
 
 }  // namespace aliquot::enforce

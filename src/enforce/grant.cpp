@@ -224,6 +224,13 @@ bool take_slot() {
   return false;
 }
 
+// Ours still: nobody took us for dead.
+bool slot_is_ours() {
+  const aliquot_slot& slot = grant.usage->slots[grant.slot];
+  return __atomic_load_n(&slot.pid, __ATOMIC_ACQUIRE) == grant.pid &&
+         __atomic_load_n(&slot.generation, __ATOMIC_RELAXED) == grant.generation;
+}
+
 // The program may have closed our descriptor, and someone may have taken us for dead since.
 bool keep_slot() {
   struct stat info {};
@@ -234,9 +241,7 @@ bool keep_slot() {
     struct flock lock {};
     (void)byte_lock(grant.slot, F_WRLCK, F_SETLK, &lock);
   }
-  const aliquot_slot& slot = grant.usage->slots[grant.slot];
-  if (slot.pid == grant.pid && slot.generation == grant.generation) return true;
-  return take_slot();
+  return slot_is_ours() || take_slot();
 }
 
 std::uint64_t sum(int gpu) {
@@ -378,13 +383,12 @@ void reserve_anyway(int gpu, std::uint64_t bytes, bool context) {
 // Needs no lock: a smaller number can break no limit.
 void release(int gpu, std::uint64_t bytes, bool context) {
   if (bytes == 0 || gpu < 0 || grant.slot < 0) return;
-  aliquot_use& use = grant.usage->slots[grant.slot].gpus[gpu];
-  if (context) {
-    (void)__atomic_sub_fetch(&grant.held_context[gpu], bytes, __ATOMIC_RELAXED);
-    (void)__atomic_sub_fetch(&use.context, bytes, __ATOMIC_RELAXED);
-  }
   (void)__atomic_sub_fetch(&grant.held[gpu], bytes, __ATOMIC_RELAXED);
-  (void)__atomic_sub_fetch(&use.charged, bytes, __ATOMIC_ACQ_REL);
+  if (context) (void)__atomic_sub_fetch(&grant.held_context[gpu], bytes, __ATOMIC_RELAXED);
+  aliquot_use* use = own_use(gpu);
+  if (use == nullptr) return;
+  if (context) (void)__atomic_sub_fetch(&use->context, bytes, __ATOMIC_RELAXED);
+  (void)__atomic_sub_fetch(&use->charged, bytes, __ATOMIC_ACQ_REL);
 }
 
 bool settle_context(int gpu, std::uint64_t guess, std::uint64_t cost) {
@@ -428,7 +432,7 @@ void count_refusal(int gpu) {
 }
 
 aliquot_use* own_use(int gpu) {
-  if (gpu < 0 || grant.slot < 0) return nullptr;
+  if (gpu < 0 || grant.slot < 0 || !slot_is_ours()) return nullptr;
   return &grant.usage->slots[grant.slot].gpus[gpu];
 }
 

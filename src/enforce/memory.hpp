@@ -54,8 +54,8 @@ CUresult with_graph_memory(CUgraphExec exec, CUresult (*call)(CUgraphExec, CUstr
 // NVML counts it. Looks at most once a second (contexts.cpp).
 void look_for_overhead(int gpu);
 
-// The gate's events die with their context (gate.cpp).
-void gate_context_gone(CUcontext context);
+// Before a context may end: the gate's events in it must not be asked any more (gate.cpp).
+void gate_context_ends(CUcontext context);
 
 // Our own calls must not spoil a capture that another thread has under way.
 class RelaxedCapture {

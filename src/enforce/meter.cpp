@@ -6,6 +6,7 @@ namespace aliquot::enforce {
 namespace {
 
 constexpr std::uint64_t kEvery = 1'000'000;  // ns
+constexpr std::uint64_t kMostQueued = 500'000'000;
 
 enum class Sample { none, starting, running };
 
@@ -15,6 +16,7 @@ struct Meter {
   CUcontext context = nullptr;
   std::uint64_t mean_ns = 0;
   std::uint64_t uncounted = 0;  // launches whose time is not added yet
+  std::uint64_t queued_ns = 0;  // estimated, and not over yet as far as we can tell
   std::uint64_t added_at = 0;   // CLOCK_MONOTONIC
 };
 
@@ -28,12 +30,20 @@ bool metering = false;
 unsigned samples_running = 0;
 GpuMeter meters[ALIQUOT_MAX_GPUS];
 
+// Launches are counted when they are handed over, and may run later: what does not fit into the
+// time that passed is kept for the next look, up to a point, since streams may also overlap.
 void add_time(int gpu, Meter* meter, std::uint64_t now) {
-  if (meter->mean_ns == 0 || meter->uncounted == 0) return;
+  if (meter->mean_ns == 0) return;
+  const std::uint64_t launches = __atomic_exchange_n(&meter->uncounted, 0, __ATOMIC_RELAXED);
+  meter->queued_ns += meter->mean_ns * launches;
+  if (meter->queued_ns == 0) {
+    meter->added_at = now;
+    return;
+  }
   const std::uint64_t passed = now - meter->added_at;
-  const std::uint64_t estimate = meter->mean_ns * meter->uncounted;
-  const std::uint64_t time = estimate < passed ? estimate : passed;
-  meter->uncounted = 0;
+  const std::uint64_t time = meter->queued_ns < passed ? meter->queued_ns : passed;
+  meter->queued_ns -= time;
+  if (meter->queued_ns > kMostQueued) meter->queued_ns = kMostQueued;
   meter->added_at = now;
   if (aliquot_use* use = own_use(gpu))
     (void)__atomic_add_fetch(&use->gpu_ns, time, __ATOMIC_RELAXED);
@@ -63,15 +73,22 @@ void harvest_locked(int gpu, std::uint64_t now) {
   }
 }
 
+void drop_events(Meter* meter) {
+  if (meter->from != nullptr) (void)real::cuEventDestroy_v2(meter->from);
+  if (meter->to != nullptr) (void)real::cuEventDestroy_v2(meter->to);
+  meter->from = meter->to = nullptr;
+  meter->context = nullptr;
+}
+
 bool make_events(Meter* meter) {
   CUcontext context = nullptr;
   if (real::cuCtxGetCurrent(&context) != kSuccess || context == nullptr) return false;
   if (meter->context == context && meter->to != nullptr) return true;
-  meter->context = nullptr;
-  meter->from = meter->to = nullptr;
-  if (real::cuEventCreate(&meter->from, 0) != kSuccess) return false;
-  if (real::cuEventCreate(&meter->to, 0) != kSuccess) {
-    (void)real::cuEventDestroy_v2(meter->from);
+  drop_events(meter);
+  if (real::cuEventCreate(&meter->from, 0) != kSuccess) meter->from = nullptr;
+  if (real::cuEventCreate(&meter->to, 0) != kSuccess) meter->to = nullptr;
+  if (meter->from == nullptr || meter->to == nullptr) {
+    drop_events(meter);
     return false;
   }
   meter->context = context;
@@ -123,21 +140,24 @@ void meter_end(int gpu, unsigned kind, CUstream stream, bool launched) {
     finish_sample(&meter);
 }
 
-bool meter_pending() { return __atomic_load_n(&samples_running, __ATOMIC_RELAXED) != 0; }
-
-void meter_harvest(int gpu, std::uint64_t now) {
-  const Hold hold(lock);
-  harvest_locked(gpu, now);
+bool meter_pending() {
+  return metering && __atomic_load_n(&samples_running, __ATOMIC_RELAXED) != 0;
 }
 
-void meter_context_gone(CUcontext context) {
+void meter_harvest(int gpu, std::uint64_t now, bool all_over) {
+  const Hold hold(lock);
+  harvest_locked(gpu, now);
+  if (!all_over) return;
+  for (Meter& meter : meters[gpu].kinds) meter.queued_ns = 0;
+}
+
+void meter_context_ends(CUcontext context) {
   const Hold hold(lock);
   for (GpuMeter& gpu : meters)
     for (Meter& meter : gpu.kinds) {
       if (meter.context != context) continue;
       if (meter.sample != Sample::none) finish_sample(&meter);
-      meter.from = meter.to = nullptr;
-      meter.context = nullptr;
+      drop_events(&meter);
     }
 }
 

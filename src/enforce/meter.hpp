@@ -19,7 +19,8 @@ bool meter_begin(int gpu, unsigned kind, CUstream stream, std::uint64_t now);
 void meter_end(int gpu, unsigned kind, CUstream stream, bool launched);
 // A sample waits for its end.
 bool meter_pending();
-void meter_harvest(int gpu, std::uint64_t now);
-void meter_context_gone(CUcontext context);
+// all_over: nothing of the current context is queued any more.
+void meter_harvest(int gpu, std::uint64_t now, bool all_over);
+void meter_context_ends(CUcontext context);
 
 }  // namespace aliquot::enforce

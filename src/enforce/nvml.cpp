@@ -47,6 +47,7 @@ Nvml nvml;
 Lock lock;
 bool bound = false;
 bool started = false;
+bool failed = false;  // not asked a second time
 
 template <class Fn>
 void look_up(void* library, Fn** fn, const char* name) {
@@ -136,7 +137,7 @@ extern "C" __attribute__((visibility("default"))) Return nvmlDeviceGetMemoryInfo
 
 void reset_nvml() {
   lock = {};
-  started = false;
+  started = failed = false;
 }
 
 void* nvml_wrapper(const char* name) {
@@ -160,15 +161,22 @@ bool bind_nvml() {
 bool nvml_own_bytes(int gpu, std::uint64_t* bytes) {
   const KeepErrno keep;
   const aliquot_limits* limits = grant_limits();
-  if (gpu < 0 || limits == nullptr) return false;
+  if (gpu < 0 || limits == nullptr || failed) return false;
   if (!bind_nvml()) {
     void* library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (library == nullptr) return false;
+    if (library == nullptr) {
+      (void)dlerror();
+      failed = true;
+      return false;
+    }
     bind_from(library);
   }
   if (nvml.init == nullptr || nvml.by_uuid == nullptr) return false;
   // Once for the process, and never shut down: the count of starts is shared with the program.
-  if (!started && nvml.init() != kNvmlSuccess) return false;
+  if (!started && nvml.init() != kNvmlSuccess) {
+    failed = true;
+    return false;
+  }
   started = true;
   char uuid[64];
   uuid_text(limits->gpus[gpu].uuid, uuid);

@@ -7,8 +7,10 @@
 
 #include <chrono>
 #include <climits>
+#include <cstring>
 
 #include "enforce/job.hpp"
+#include "standin/state/compute_model.hpp"
 
 namespace aliquot::enforce::test {
 namespace {
@@ -25,8 +27,8 @@ double ms_per_iteration(Victim& victim) {
   return std::chrono::duration<double, std::milli>(Clock::now() - from).count() / 2e7;
 }
 
-void set_gate(Job& job, std::uint32_t value) {
-  std::uint32_t* word = &job.board().gates[5].word;
+void set_gate(Job& job, std::uint32_t value, unsigned slot = 5) {
+  std::uint32_t* word = &job.board().gates[slot].word;
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
   syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
@@ -118,14 +120,60 @@ TEST(Gate, a_board_that_is_missing_or_foreign_is_no_lease) {
   EXPECT_EQ(job.use().waited_ns, 0U);
 }
 
-TEST(Meter, measures_gpu_time_of_short_and_long_kernels) {
+// What the stand-in itself counts for the process.
+double busy_ns(Machine& machine, pid_t pid) {
+  standin::State& state = machine.state();
+  const standin::State::Guard guard(state);
+  standin::advance(state.gpu(0).compute, state.now());
+  return state.gpu(0).compute.use[state.find_pid(pid)].busy;
+}
+
+// caps of 30/70 giving 46/54: with an arbiter that does no more than pause whoever is ahead.
+TEST(Suffered, caps_of_30_and_70_giving_46_and_54) {
+  Machine machine("h200:1");
+  Job first(machine, {{0, 2 * kGiB}}, true);
+  Job second(machine, {{0, 2 * kGiB}}, true);
+  std::strncpy(second.limits().gpus[0].board, (first.folder() + "/board").c_str(),
+               ALIQUOT_PATH_BYTES - 1);
+  second.limits().gpus[0].lease_slot = 6;
+  Victim small(&first);
+  Victim large(&second);
+  ASSERT_EQ(small.begin(), 0);
+  ASSERT_EQ(large.begin(), 0);
+  const auto iterations = static_cast<std::uint64_t>(1 / ms_per_iteration(small));
+  const double small_before = busy_ns(machine, small.pid());
+  const double large_before = busy_ns(machine, large.pid());
+  __atomic_store_n(&first.board().contended, 1U, __ATOMIC_RELEASE);
+  first.beat();
+  small.send("launch 100000 " + std::to_string(iterations));
+  large.send("launch 100000 " + std::to_string(iterations));
+  double used_small = 0;
+  double used_large = 0;
+  const auto from = Clock::now();
+  while (Clock::now() - from < std::chrono::seconds(3)) {
+    used_small = busy_ns(machine, small.pid()) - small_before;
+    used_large = busy_ns(machine, large.pid()) - large_before;
+    const bool small_ahead = used_small / 0.3 > used_large / 0.7;
+    first.beat();
+    set_gate(first, small_ahead ? 1 : 0, 5);
+    set_gate(first, small_ahead ? 0 : 1, 6);
+    usleep(2000);
+  }
+  EXPECT_NEAR(used_small / (used_small + used_large), 0.3, 0.05);
+  EXPECT_GT(used_small + used_large, 2e9) << "and the GPU was busy";
+  small.kill();
+  large.kill();
+}
+
+TEST(Meter, measures_what_the_driver_counts) {
   Machine machine("h200:1");
   Job job(machine, {{0, 2 * kGiB}});
   Victim victim(&job);
   ASSERT_EQ(victim.begin(), 0);
   const double each = ms_per_iteration(victim);
-  std::uint64_t before = job.use().gpu_ns;
   for (const double ms : {0.2, 20.0}) {
+    const double busy_before = busy_ns(machine, victim.pid());
+    const std::uint64_t measured_before = job.use().gpu_ns;
     const auto iterations = static_cast<std::uint64_t>(ms / each);
     const int count = ms < 1 ? 2000 : 20;
     for (int i = 0; i < 4; ++i) {
@@ -133,11 +181,9 @@ TEST(Meter, measures_gpu_time_of_short_and_long_kernels) {
           victim.tell("launch " + std::to_string(count / 4) + " " + std::to_string(iterations)), 0);
       ASSERT_EQ(victim.tell("sync"), 0);
     }
-    const auto ns = static_cast<double>(job.use().gpu_ns - before);
-    before = job.use().gpu_ns;
-    // 400 ms of work each; a loaded machine stretches what the stand-in takes for it.
-    EXPECT_GT(ns, 0.5 * count * ms * 1e6) << ms;
-    EXPECT_LT(ns, 3.0 * count * ms * 1e6) << ms;
+    const double busy = busy_ns(machine, victim.pid()) - busy_before;
+    const auto measured = static_cast<double>(job.use().gpu_ns - measured_before);
+    EXPECT_NEAR(measured / busy, 1, 0.25) << ms;
   }
 }
 

@@ -47,6 +47,32 @@ INSTANTIATE_TEST_SUITE_P(Entry, Way,
                          testing::Values("linked", "dlsym", "proc", "deepbind", "path", "default"),
                          [](const auto& each) { return std::string(each.param); });
 
+TEST(Entry, a_libcuda_by_another_name) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, kGiB}});
+  // Without the name inside as well: only the handle leads to it.
+  const std::string copy = job.folder() + "/driver-580.so";
+  std::ifstream from(ALIQUOT_STANDIN_DIR "/libcuda.so.1", std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(from), {}};
+  for (auto at = bytes.find("libcuda.so.1"); at != std::string::npos;
+       at = bytes.find("libcuda.so.1"))
+    bytes[at + 3] = 'X';
+  std::ofstream(copy, std::ios::binary) << bytes;
+  Victim victim(&job, "path", {{"ALIQUOT_LIBCUDA", copy}});
+  ASSERT_EQ(victim.begin(), 0) << victim.text();
+  EXPECT_EQ(victim.tell("alloc " + std::to_string(400 * kMiB)), 0);
+  EXPECT_EQ(victim.tell("alloc " + std::to_string(400 * kMiB)), 2);
+}
+
+TEST(Entry, dlerror_is_the_programs_own) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, kGiB}});
+  const std::string text = output_of(
+      "LD_LIBRARY_PATH=" ALIQUOT_STANDIN_DIR " LD_PRELOAD=" ALIQUOT_LIBRARY " ALIQUOT_GRANT=" +
+      job.folder() + " " ALIQUOT_VICTIM_DIR "/proc_addresses dlerror 2>&1");
+  EXPECT_EQ(text, "quiet\n");
+}
+
 TEST(Entry, python_ctypes) {
   if (output_of("command -v python3").empty()) GTEST_SKIP() << "there is no python3";
   Machine machine("h200:1");

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "enforce/job.hpp"
 
 namespace aliquot::enforce::test {
@@ -229,6 +231,38 @@ TEST(Memory, contexts_cost_what_they_cost_and_take_their_memory_along) {
   ASSERT_EQ(victim.tell("reset 0"), 0);
   EXPECT_EQ(job.charged(), 0U);
   EXPECT_EQ(machine.used_by(victim.pid()), 0U);
+}
+
+TEST(Memory, a_context_costs_what_nvml_says_whatever_was_guessed) {
+  for (const std::uint64_t guess : {100 * kMiB, 900 * kMiB}) {
+    Machine machine("h200:1");
+    Job job(machine, {{0, kGiB}});
+    job.limits().gpus[0].context_bytes = guess;
+    Victim victim(&job);
+    ASSERT_EQ(victim.begin(), 0);
+    EXPECT_EQ(job.charged(), kContext);
+    EXPECT_EQ(job.use().context, kContext);
+  }
+  Machine machine("h200:1");
+  Job job(machine, {{0, 300 * kMiB}});
+  job.limits().gpus[0].context_bytes = 100 * kMiB;
+  Victim victim(&job);
+  EXPECT_EQ(victim.begin(), kOutOfMemory);
+  EXPECT_EQ(job.charged(), 0U);
+  EXPECT_EQ(machine.used(0), 0U);
+}
+
+TEST(Memory, without_nvml_a_context_costs_the_guess) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, kGiB}});
+  job.limits().gpus[0].context_bytes = 700 * kMiB;
+  std::filesystem::create_symlink(ALIQUOT_STANDIN_DIR "/libcuda.so.1",
+                                  job.folder() + "/libcuda.so.1");
+  Victim victim(&job, "dlsym", {{"LD_LIBRARY_PATH", job.folder()}});
+  ASSERT_EQ(victim.begin(), 0);
+  EXPECT_EQ(job.charged(), 700 * kMiB);
+  ASSERT_EQ(victim.tell("release 0"), 0);
+  EXPECT_EQ(job.charged(), 0U);
 }
 
 TEST(Memory, a_context_that_does_not_fit_is_refused) {

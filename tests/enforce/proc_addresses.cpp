@@ -1,5 +1,6 @@
 // Prints, for many names, versions and flags, what cuGetProcAddress_v2 answers: the symbol and the
-// library it lies in. With the argument "absent": whether cuInit can be found without a driver.
+// library it lies in. With the argument "absent": whether cuInit can be found without a driver;
+// with "dlerror": whether looking up leaves errors behind.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -15,6 +16,15 @@ int main(int argc, char** argv) {
   }
   void* library = dlopen("libcuda.so.1", RTLD_NOW);
   if (library == nullptr) return 1;
+  if (argc > 1 && std::strcmp(argv[1], "dlerror") == 0) {
+    (void)dlerror();
+    for (const char* name : {"cuInit", "cuMemAlloc_v2", "cuEventCreate", "cuLaunchKernel"})
+      if (dlsym(library, name) == nullptr || dlerror() != nullptr)
+        std::printf("noise after %s\n", name);
+    if (dlsym(library, "cuNoSuchThing") != nullptr || dlerror() == nullptr) std::puts("no error");
+    std::puts("quiet");
+    return 0;
+  }
   using Get = int (*)(const char*, void**, int, unsigned long, int*);
   const auto get = reinterpret_cast<Get>(dlsym(library, "cuGetProcAddress_v2"));
   const char* const names[] = {"cuInit",

@@ -4,12 +4,14 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstring>
 
 #include "enforce/job.hpp"
 
@@ -231,6 +233,21 @@ TEST(Process, forked_child_starts_with_nothing_and_does_not_keep_its_parent_aliv
   kill(child, SIGKILL);
 }
 
+TEST(Process, forked_before_the_first_use_registers_by_itself) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 2 * kGiB}});
+  Victim victim(&job);
+  EXPECT_EQ(victim.tell("fork-first"), 0);
+  const auto child = static_cast<pid_t>(victim.number("child"));
+  EXPECT_EQ(job.usage().slots[0].pid, child);
+  EXPECT_EQ(job.charged(), machine.used_by(child));
+  ASSERT_EQ(victim.begin(), 0);
+  EXPECT_EQ(victim.tell("alloc " + std::to_string(kGiB)), kOutOfMemory);
+  EXPECT_EQ(job.charged(), machine.used(0));
+  EXPECT_EQ(job.charged(), 2 * kContext + 2 * kMiB);
+  kill(child, SIGKILL);
+}
+
 TEST(Process, exec_gives_back_what_the_old_program_held) {
   Machine machine("h200:1");
   Job job(machine, {{0, 2 * kGiB}});
@@ -256,6 +273,60 @@ TEST(Process, that_closes_our_descriptor_stays_counted) {
   ASSERT_EQ(victim.tell("close-all"), 0);
   EXPECT_EQ(victim.tell("alloc " + std::to_string(kGiB)), kOutOfMemory);
   EXPECT_EQ(job.charged(), kContext + kGiB) << "it has its lock again";
+}
+
+TEST(Process, taken_for_dead_touches_nobody_elses_slot_and_is_counted_again) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 3 * kGiB}});
+  Victim victim(&job);
+  ASSERT_EQ(victim.begin(), 0);
+  ASSERT_EQ(victim.tell("alloc " + std::to_string(kGiB)), 0);
+  ASSERT_EQ(victim.tell("alloc 100000000"), 0);
+  // What the library goes by: no lock any more, and the process lives. Its slot goes to another
+  // one.
+  ASSERT_EQ(victim.tell("close-all"), 0);
+  Victim other(&job);
+  ASSERT_EQ(other.begin(), 0);
+  EXPECT_EQ(job.usage().slots[0].pid, other.pid());
+  (void)victim.tell("free 1");
+  EXPECT_EQ(job.charged(), kContext);
+  (void)victim.tell("alloc 3000000");
+  EXPECT_EQ(job.charged(), 2 * kContext + kGiB + 4 * kMiB);
+  EXPECT_EQ(job.usage().slots[1].pid, victim.pid());
+}
+
+TEST(Process, says_hello_to_the_daemon) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 2 * kGiB}});
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = job.folder() + "/hello";
+  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+  std::strncpy(job.limits().socket, path.c_str(), sizeof job.limits().socket - 1);
+  job.limits().flags |= ALIQUOT_FLAG_REGISTER;
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  ASSERT_EQ(setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on), 0);
+  ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  Victim victim(&job);
+  ASSERT_EQ(victim.tell("init"), 0);
+  aliquot_hello hello{};
+  char control[CMSG_SPACE(sizeof(ucred))];
+  iovec piece{&hello, sizeof hello};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ASSERT_EQ(recvmsg(fd, &message, MSG_DONTWAIT), static_cast<ssize_t>(sizeof hello));
+  EXPECT_EQ(hello.magic, ALIQUOT_USAGE_MAGIC);
+  EXPECT_EQ(hello.job, 7U);
+  EXPECT_EQ(hello.pid, victim.pid());
+  EXPECT_EQ(job.usage().slots[hello.slot].pid, victim.pid());
+  ucred credentials{};
+  std::memcpy(&credentials, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof credentials);
+  EXPECT_EQ(credentials.pid, victim.pid());
+  close(fd);
 }
 
 TEST(Process, without_a_grant_runs_bare) {

@@ -425,7 +425,7 @@ int main(int argc, char** argv) {
     int r = 0;
     if (word == "pid") {
       out << " pid=" << getpid();
-    } else if (word == "fork") {
+    } else if (word == "fork" || word == "fork-first") {
       // A child that lives on with everything it inherited, and tries its luck.
       int report[2];
       if (pipe(report) != 0) return 1;
@@ -433,7 +433,10 @@ int main(int argc, char** argv) {
       if (child == 0) {
         close(0);
         CUdeviceptr address = 0;
-        const int code = how == "none" ? 0 : api.cuMemAlloc_v2(&address, 1 << 20);
+        std::istringstream device("0");
+        int code = 0;
+        if (word == "fork-first") code = api.cuInit(0) + run("ctx", device, out);
+        if (how != "none" && code == 0) code = api.cuMemAlloc_v2(&address, 1 << 20);
         (void)!write(report[1], &code, sizeof code);
         for (int i = 0; i < 600; ++i) usleep(100'000);
         _exit(0);
