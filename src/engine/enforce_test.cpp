@@ -169,7 +169,8 @@ TEST_F(EnforceTest, AFaultStaysWithItsUser) {
   const auto other = submit_as(2, share("10G", steady));
   ASSERT_GT(mine, 0);
   ASSERT_GT(other, 0);
-  ASSERT_TRUE(eventually([&] { return runs(mine) && runs(other) && servers() == 2; }));
+  ASSERT_TRUE(eventually([&] { return runs(mine) && runs(other) && servers() == 2; }))
+      << read(folder_ + "/log") << output(mine) << output(other) << servers();
   std::this_thread::sleep_for(1s);
   const auto faulty = submit_as(65534, share("10G", std::string(kLoad) + " --mem 64M --fault"));
   wait(faulty);
