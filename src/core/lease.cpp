@@ -17,6 +17,8 @@ bool is_backlogged(std::uint32_t history) { return std::popcount(history) >= kBa
 constexpr double kLongestLaunch = 10e9;
 // Whose counters stand still for so long has something else to do.
 constexpr double kSilent = 1e9;
+// A launch that was on its way through when the gate closed says so later.
+constexpr std::int64_t kLate = 5'000'000;
 // The library looks at every fourth launch: so many more are over than it says, on average.
 constexpr double kUnseen = 1.5;
 
@@ -28,7 +30,7 @@ bool FlightWatch::look(std::int64_t now, std::uint64_t launched, std::uint64_t c
   // The first news after a pause may be old: the time it took says nothing.
   if (paused_ && !paused) completed_ns_ = 0;
   if (completed > completed_) {
-    if (paused && paused_) news_while_paused_ = true;
+    if (paused && paused_ && now - paused_ns_ > kLate) news_while_paused_ = true;
     if (was_flying && completed_ns_ != 0) {
       const double each =
           static_cast<double>(now - completed_ns_) / static_cast<double>(completed - completed_);
@@ -39,6 +41,7 @@ bool FlightWatch::look(std::int64_t now, std::uint64_t launched, std::uint64_t c
   }
   if (!was_flying && launched > completed) completed_ns_ = now;
   if (launched != launched_ || completed != completed_) moved_ns_ = now;
+  if (paused && !paused_) paused_ns_ = now;
   launched_ = launched;
   completed_ = completed;
   paused_ = paused;

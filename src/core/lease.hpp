@@ -32,6 +32,7 @@ class FlightWatch {
   std::uint64_t completed_ = 0;
   std::int64_t moved_ns_ = 0;      // when a counter last did
   std::int64_t completed_ns_ = 0;  // since when completions are counted; 0: they are not
+  std::int64_t paused_ns_ = 0;     // since when
   double each_ns_ = 20'000;        // from one completion to the next, on average
   bool learned_ = false;
   bool news_while_paused_ = false;  // its library looks at the gate

@@ -140,7 +140,7 @@ double random_kernel() {
   return 3 * kUs * std::pow(50 * kMs / (3 * kUs), step / 999.0);
 }
 
-void reaches(const std::vector<double>& shares, bool looks = true, double tolerance = 0.02) {
+void reaches(const std::vector<double>& shares, bool looks = true) {
   SimulatedGpu gpu;
   gpu.looks_at_the_gate = looks;
   for (std::size_t i = 0; i < shares.size(); ++i) {
@@ -152,7 +152,8 @@ void reaches(const std::vector<double>& shares, bool looks = true, double tolera
   for (std::size_t i = 0; i < shares.size(); ++i) {
     RC_LOG() << "job " << i << ": kernels of " << gpu.jobs[i].kernel_ns / kUs << " us, "
              << gpu.part(i) << " of " << shares[i] << "\n";
-    RC_ASSERT(std::abs(gpu.part(i) - shares[i]) < tolerance);
+    if (looks) RC_ASSERT(std::abs(gpu.part(i) - shares[i]) < 0.02);
+    RC_ASSERT(gpu.part(i) > shares[i] / 2);
   }
   RC_ASSERT(gpu.total() > 0.97 * 5'000 * kMs);  // the GPU was never left idle for it
 }
@@ -161,7 +162,7 @@ RC_GTEST_PROP(Lease, AQuarterAndThreeQuarters, ()) { reaches({0.25, 0.75}); }
 RC_GTEST_PROP(Lease, TenThirtySixty, ()) { reaches({0.1, 0.3, 0.6}); }
 RC_GTEST_PROP(Lease, Halves, ()) { reaches({0.5, 0.5}); }
 // A library that says nothing while it waits: guessed, but nobody starves.
-RC_GTEST_PROP(Lease, WithoutNewsFromTheGate, ()) { reaches({0.25, 0.75}, false, 0.15); }
+RC_GTEST_PROP(Lease, WithoutNewsFromTheGate, ()) { reaches({0.25, 0.75}, false); }
 
 TEST(Lease, JobsOfOneServerShareItsSlice) {
   SimulatedGpu gpu;

@@ -77,7 +77,7 @@ void store(std::uint64_t& word, std::uint64_t value) {
 
 // A regular file of the right size that only root or this user could have made.
 int open_trusted(const char* name, int flags, std::size_t size, struct stat* info) {
-  const int dir = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  const int dir = open(folder, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (dir < 0) return -1;
   const int fd = openat(dir, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   (void)close(dir);

@@ -263,6 +263,8 @@ class Daemon {
 
   void settle() {
     engine_->settle();
+    // The first job is watched from the start.
+    if (resting_ && engine_->live() > 0) sample_later();
     due_.cancel();
     const auto due = engine_->next_due();
     if (!due) return;
@@ -280,27 +282,34 @@ class Daemon {
       std::vector<Escape> escapes;
       if (views) escapes = enforcer_->inspect(*views);
       enforcer_->tick();
-      asio::post(context_,
-                 [this, views = std::move(views), escapes = std::move(escapes)]() mutable {
-                   for (const Escape& escape : escapes)
-                     spdlog::warn("job {}: {}", escape.job, escape.what);
-                   engine_->report(escapes);
-                   if (views) {
-                     engine_->observe(std::move(*views));
-                   } else {
-                     spdlog::warn("cannot sample the GPUs: {}", views.error().message);
-                     engine_->observe_failure();
-                   }
-                   settle();
-                   const Settings& settings = options_.settings;
-                   const Millis wait = engine_->live() > 0 || enforcer_->busy()
-                                           ? settings.sample_interval
-                                           : settings.idle_sample_interval;
-                   sampling_.expires_after(std::chrono::milliseconds(wait.value()));
-                   sampling_.async_wait([this](error_code error) {
-                     if (!error) sample();
-                   });
-                 });
+      asio::post(context_, [this, views = std::move(views), escapes]() mutable {
+        sampled(std::move(views), escapes);
+      });
+    });
+  }
+
+  void sampled(Result<std::vector<GpuView>> views, const std::vector<Escape>& escapes) {
+    for (const Escape& escape : escapes) spdlog::warn("job {}: {}", escape.job, escape.what);
+    engine_->report(escapes);
+    if (views) {
+      engine_->observe(std::move(*views));
+    } else {
+      spdlog::warn("cannot sample the GPUs: {}", views.error().message);
+      engine_->observe_failure();
+    }
+    settle();
+    sample_later();
+  }
+
+  void sample_later() {
+    const Settings& settings = options_.settings;
+    resting_ = engine_->live() == 0 && !enforcer_->busy();
+    const Millis wait = resting_ ? settings.idle_sample_interval : settings.sample_interval;
+    sampling_.expires_after(std::chrono::milliseconds(wait.value()));
+    sampling_.async_wait([this](error_code error) {
+      if (error) return;
+      resting_ = false;
+      sample();
     });
   }
 
@@ -316,6 +325,7 @@ class Daemon {
   asio::steady_timer sampling_;
   bool was_busy_ = false;
   bool settling_ = false;
+  bool resting_ = false;  // the next sample is a long time away
   StepdExecutor executor_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<ApiServer> api_;

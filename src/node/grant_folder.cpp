@@ -156,7 +156,8 @@ Result<GrantFolder> GrantFolder::create(const fs::path& root, const GrantSpec& s
   const aliquot_limits limits = TRY(encode(spec));
   remove(root, spec.job);
   const fs::path path = root / std::to_string(spec.job.value());
-  const mode_t mode = geteuid() == 0 ? 0711 : 0700;
+  // The library opens the folder itself first, which takes the right to read it.
+  const mode_t mode = geteuid() == 0 ? 0755 : 0700;
   if (mkdir(path.c_str(), mode) != 0) return system_error(errno, "cannot make", path);
   if (chmod(path.c_str(), mode) != 0) return system_error(errno, "cannot change", path);
   TRY(make_usage(path / ALIQUOT_USAGE_FILE, spec.uid, spec.gid));
