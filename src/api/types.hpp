@@ -60,8 +60,8 @@ struct JobSpec {
   std::string array;  // as written: 0-15:4%2
   std::optional<SignalRequest> signal;
   bool immediate = false;        // srun -I: now or never
-  std::int64_t immediate_s = 0;  // with immediate: within so many seconds
   bool detached = false;         // salloc --no-shell: lives on without its client
+  std::int64_t immediate_s = 0;  // with immediate: within so many seconds
   // Of an array, by update only: so many elements at once, 0 for all.
   std::optional<std::int64_t> array_throttle;
 
@@ -106,7 +106,7 @@ struct StepInfo {
   std::int64_t user_cpu_ms = 0;
   std::int64_t system_cpu_ms = 0;
   std::int64_t max_rss = 0;
-  std::vector<std::string> gpus;  // UUIDs, where it asked for some of its job's
+  std::vector<std::string> gpus = {};  // UUIDs, where it asked for some of its job's
 };
 
 // A job as anyone may see it. Of another user's job the script, the environment and the paths stay
@@ -275,10 +275,10 @@ struct StepSpec {
   bool overlap = false;
   // Some of the job's GPUs for this step alone, as the user wrote it; nothing said: all of them,
   // beside the other steps.
-  std::optional<std::string> gres;
-  std::optional<std::string> gpus;
-  std::optional<std::string> gpus_per_node;
-  std::optional<std::string> gpus_per_task;
+  std::optional<std::string> gres = {};
+  std::optional<std::string> gpus = {};
+  std::optional<std::string> gpus_per_node = {};
+  std::optional<std::string> gpus_per_task = {};
 };
 
 struct StepEnd {

@@ -93,8 +93,7 @@ void Engine::start(Job& job, core::Placement placement) {
                               .start_ms = now.ms(),
                               .end_ms = std::nullopt,
                               .ntasks = 1,
-                              .cpus = job.info.cpus,
-                              .gpus = {}}));
+                              .cpus = job.info.cpus}));
   }
   actions_.push_back([this, id = job.id()] {
     Job* started = find(id);
@@ -244,8 +243,7 @@ void Engine::remember_use(Job& job, const node::ExitRecord& record) {
                             .cpus = info.cpus,
                             .user_cpu_ms = record.user_cpu_ms,
                             .system_cpu_ms = record.system_cpu_ms,
-                            .max_rss = record.max_rss,
-                            .gpus = {}}));
+                            .max_rss = record.max_rss}));
 }
 
 void Engine::on_ended(const node::ExitRecord& record) {

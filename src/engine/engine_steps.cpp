@@ -94,8 +94,7 @@ Answer<api::Allocation> Engine::begin_step(const Caller& caller, const std::stri
                      .start_ms = clock_.wall().ms(),
                      .end_ms = std::nullopt,
                      .ntasks = spec.ntasks,
-                     .cpus = spec.ntasks * spec.cpus_per_task,
-                     .gpus = {}};
+                     .cpus = spec.ntasks * spec.cpus_per_task};
   if (*gpus) {
     for (const api::GpuHold& gpu : **gpus) step.gpus.push_back(gpu.uuid);
   }

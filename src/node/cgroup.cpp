@@ -112,8 +112,7 @@ class KernelCgroups : public Cgroups {
       }
     }
     std::ranges::sort(found);
-    const auto twice = std::ranges::unique(found);
-    found.erase(twice.begin(), twice.end());
+    found.erase(std::unique(found.begin(), found.end()), found.end());
     return found;
   }
 
@@ -325,7 +324,8 @@ Result<std::unique_ptr<Cgroups>> open_v2(const std::string& mount, const std::st
     const auto order = std::string("+") + controller;
     if (write_control(mount + "/cgroup.subtree_control", order) &&
         write_control(root + "/cgroup.subtree_control", order)) {
-      usable += (usable.empty() ? "" : ", ") + std::string(controller);
+      usable += usable.empty() ? "" : ", ";
+      usable += controller;
     }
   }
   if (usable.empty()) {

@@ -11,7 +11,12 @@
 namespace aliquot::node {
 namespace {
 
-enum Register : __u8 { kAnswer = BPF_REG_0, kQuestion = BPF_REG_1, kType, kMajor, kMinor };
+// Registers.
+constexpr __u8 kAnswer = BPF_REG_0;
+constexpr __u8 kQuestion = BPF_REG_1;
+constexpr __u8 kType = BPF_REG_2;
+constexpr __u8 kMajor = BPF_REG_3;
+constexpr __u8 kMinor = BPF_REG_4;
 
 bpf_insn instruction(int code, __u8 target, __u8 source, int offset, __s32 value) {
   bpf_insn made{};
