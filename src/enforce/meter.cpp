@@ -5,7 +5,7 @@
 namespace aliquot::enforce {
 namespace {
 
-constexpr std::uint64_t kEvery = 1000'000'000'000;
+constexpr std::uint64_t kEvery = 10'000'000;  // ns
 constexpr std::uint64_t kMostQueued = 500'000'000;
 
 enum class Sample { none, starting, running };
