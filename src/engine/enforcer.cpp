@@ -355,7 +355,18 @@ void Enforcer::tick() {
   busy_ = !servers_->view().empty();
 }
 
-void Enforcer::stop() {
+void Enforcer::stop(const std::vector<api::JobInfo>& active) {
+  // The end of some may be on record and not yet have come to us.
+  std::vector<JobId> over;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, held] : held_) {
+      if (std::ranges::find(active, id.value(), &api::JobInfo::id) == active.end()) {
+        over.push_back(id);
+      }
+    }
+  }
+  for (const JobId id : over) drop_files(id);
   if (!servers_) return;
   const std::lock_guard lock(mps_mutex_);
   servers_->stop_empty();
