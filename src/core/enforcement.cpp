@@ -99,13 +99,15 @@ std::vector<Backend> list_backends(const EnforcementFacts& node) {
   std::vector<Backend> all;
   const std::int64_t driver = major_of(node.driver_version);
   if (driver >= kDriverLimits) {
-    all.push_back({"driver cgroup limit", false,
-                   fmt::format("driver {} has it; not used yet", node.driver_version)});
+    all.push_back(
+        {"driver", false,
+         fmt::format("driver {} can limit memory per cgroup; not used yet", node.driver_version)});
   } else {
-    all.push_back({"driver cgroup limit", false,
-                   driver == 0 ? "there is no driver"
-                               : fmt::format("driver {} is older than r{}", node.driver_version,
-                                             kDriverLimits)});
+    all.push_back({"driver", false,
+                   driver == 0
+                       ? "there is no driver"
+                       : fmt::format("driver {} has no limits per cgroup: those came with r{}",
+                                     node.driver_version, kDriverLimits)});
   }
   const auto off = [&](std::string reason) {
     return node.enabled ? std::move(reason) : std::string("switched off: enforce.enabled = false");

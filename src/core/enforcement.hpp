@@ -66,7 +66,7 @@ EnforcementPlan plan_enforcement(const EnforcementFacts& node, const std::vector
 void drop_mps(EnforcementPlan& plan, FaultDomain domain);
 
 struct Backend {
-  std::string name;  // "driver cgroup limit", "mps", "library", "watchdog"
+  std::string name;  // "driver", "mps", "library", "watchdog"
   bool used = false;
   std::string detail;
 };

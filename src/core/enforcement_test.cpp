@@ -76,10 +76,10 @@ RC_GTEST_PROP(Enforcement, APlanNeverUsesWhatIsNotThere, ()) {
 TEST(Enforcement, BackendsSayWhyNot) {
   const auto old = list_backends({.driver_version = "580.159.04"});
   ASSERT_EQ(old.size(), 5U);
-  EXPECT_EQ(old[0].detail, "driver 580.159.04 is older than r615");
+  EXPECT_EQ(old[0].detail, "driver 580.159.04 has no limits per cgroup: those came with r615");
   EXPECT_TRUE(old[1].used);
   const auto young = list_backends({.driver_version = "615.10", .no_mps = "not installed"});
-  EXPECT_EQ(young[0].detail, "driver 615.10 has it; not used yet");
+  EXPECT_EQ(young[0].detail, "driver 615.10 can limit memory per cgroup; not used yet");
   EXPECT_FALSE(young[1].used);
   EXPECT_EQ(young[1].detail, "not installed");
   for (const auto& backend : list_backends({.enabled = false})) EXPECT_FALSE(backend.used);

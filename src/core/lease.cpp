@@ -51,6 +51,49 @@ bool FlightWatch::look(std::int64_t now, std::uint64_t launched, std::uint64_t c
   return static_cast<double>(now - moved_ns_) <= std::max(each_ns_ * flying, guess ? 0 : kSilent);
 }
 
+// Out of proportion: one that keeps the GPU busy gets less than another, for its share, by half.
+bool ProportionWatch::out_of_proportion(std::int64_t now, const std::vector<Used>& used) const {
+  constexpr double kBusy = 0.5;
+  constexpr double kUneven = 1.5;
+  const double passed = static_cast<double>(now - before_ns_);
+  double least = 0;
+  double most = 0;
+  for (const Used& one : used) {
+    const auto before = before_.find(one.job);
+    if (before == before_.end()) continue;
+    const double busy = static_cast<double>(one.gpu_ns - before->second) / passed;
+    const double served = busy / one.share;
+    most = std::max(most, served);
+    if (busy >= kBusy && (least == 0 || served < least)) least = served;
+  }
+  return least > 0 && most > least * kUneven;
+}
+
+bool ProportionWatch::look(std::int64_t now, const std::vector<Used>& used, bool paused) {
+  constexpr std::int64_t kWindow = 250'000'000;
+  constexpr std::int64_t kUseless = 2'000'000'000;
+  constexpr std::int64_t kFirstRest = 5'000'000'000;
+  constexpr std::int64_t kLongestRest = 60'000'000'000;
+  if (turns_) {
+    if (paused) {
+      helped_ns_ = now;
+      rest_ns_ = 0;
+    }
+    if (now - helped_ns_ <= kUseless) return true;
+    turns_ = false;
+    rest_ns_ = std::clamp(rest_ns_ * 2, kFirstRest, kLongestRest);
+    not_before_ns_ = now + rest_ns_;
+    before_ns_ = 0;
+  }
+  if (before_ns_ != 0 && now - before_ns_ < kWindow) return false;
+  turns_ = before_ns_ != 0 && now >= not_before_ns_ && out_of_proportion(now, used);
+  if (turns_) helped_ns_ = now;
+  before_.clear();
+  for (const Used& one : used) before_[one.job] = one.gpu_ns;
+  before_ns_ = now;
+  return turns_;
+}
+
 void LeaseArbiter::set(JobId id, Compute share, std::uint64_t group) {
   Job& job = jobs_[id];
   const double part = static_cast<double>(std::max<std::int64_t>(share.value(), 1)) /

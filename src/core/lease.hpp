@@ -39,6 +39,32 @@ class FlightWatch {
   bool paused_ = false;
 };
 
+// Whether the jobs on a GPU get what they were promised without anybody's help, from the GPU time
+// that they measure themselves. Holding them to their turns costs them something: it is done only
+// where the time they get is out of proportion to their shares, and no longer than it helps.
+class ProportionWatch {
+ public:
+  struct Used {
+    JobId job;
+    double share = 1;
+    std::int64_t gpu_ns = 0;  // so far
+  };
+  // What each active job has used by now: true where turns are needed. `paused`: the turns made
+  // somebody wait since the last look.
+  bool look(std::int64_t now_ns, const std::vector<Used>& used, bool paused);
+  [[nodiscard]] bool turns() const { return turns_; }
+
+ private:
+  [[nodiscard]] bool out_of_proportion(std::int64_t now_ns, const std::vector<Used>& used) const;
+
+  std::map<JobId, std::int64_t> before_;
+  std::int64_t before_ns_ = 0;
+  bool turns_ = false;
+  std::int64_t helped_ns_ = 0;  // when somebody last had to wait
+  std::int64_t not_before_ns_ = 0;
+  std::int64_t rest_ns_ = 0;  // after turns that made nobody wait
+};
+
 class LeaseArbiter {
  public:
   struct Options {

@@ -234,6 +234,54 @@ TEST(Lease, SharesChangeAndJobsComeAndGo) {
   EXPECT_NEAR(gpu.part(2), 0.8, 0.02);
 }
 
+// Two jobs that use the GPU as given for a second; whether turns were asked for.
+bool asks_for_turns(double first_share, double first_busy, double second_share,
+                    double second_busy) {
+  ProportionWatch watch;
+  bool asked = false;
+  for (double now = kMs; now < 1'000 * kMs; now += 100 * kMs) {
+    const auto ns = [&](double busy) { return static_cast<std::int64_t>(busy * now); };
+    asked |= watch.look(
+        ns(1), {{JobId(1), first_share, ns(first_busy)}, {JobId(2), second_share, ns(second_busy)}},
+        false);
+  }
+  return asked;
+}
+
+TEST(Proportion, TurnsAreAskedForWhereSharesAreNotKept) {
+  EXPECT_TRUE(asks_for_turns(0.25, 1, 0.75, 1));
+  EXPECT_TRUE(asks_for_turns(0.1, 0.6, 0.9, 0.7));
+  EXPECT_FALSE(asks_for_turns(0.5, 1, 0.5, 1));
+  EXPECT_FALSE(asks_for_turns(0.25, 0.25, 0.75, 0.75));
+  // Nobody is short of anything: the one with the large share does not want more.
+  EXPECT_FALSE(asks_for_turns(0.1, 0.9, 0.9, 0.1));
+  EXPECT_FALSE(asks_for_turns(0.1, 0.2, 0.9, 0.1));
+}
+
+TEST(Proportion, TurnsThatMakeNobodyWaitEndAndRest) {
+  ProportionWatch watch;
+  std::int64_t asked_ms = 0;
+  std::int64_t begun = 0;
+  bool before = false;
+  for (std::int64_t ms = 1; ms <= 60'000; ++ms) {
+    const std::int64_t now = ms * 1'000'000;
+    const bool turns = watch.look(now, {{JobId(1), 0.25, now}, {JobId(2), 0.75, now}}, false);
+    asked_ms += turns ? 1 : 0;
+    begun += turns && !before ? 1 : 0;
+    before = turns;
+  }
+  EXPECT_GE(begun, 2);
+  EXPECT_LT(asked_ms, 10'000);
+  // With somebody waiting they go on.
+  ProportionWatch useful;
+  for (std::int64_t ms = 1; ms <= 10'000; ++ms) {
+    const std::int64_t now = ms * 1'000'000;
+    useful.look(now, {{JobId(1), 0.25, now}, {JobId(2), 0.75, now}},
+                useful.turns() && ms % 500 == 0);
+  }
+  EXPECT_TRUE(useful.turns());
+}
+
 TEST(Lease, WhoOnlySaysThatItWaitsHoldsNobodyUp) {
   LeaseArbiter arbiter;
   arbiter.set(JobId(1), Compute(1'000), 1);

@@ -32,6 +32,7 @@ constexpr unsigned kRing = kInFlight / kEventEvery;
 constexpr std::uint64_t kPatienceNs = 200'000'000;
 constexpr timespec kPoll{0, 50'000};
 constexpr timespec kFutexTimeout{0, 50'000'000};
+constexpr timespec kLookAgain{0, 500'000};
 
 struct Mark {
   CUevent event;
@@ -113,18 +114,6 @@ bool fresh(const aliquot_board& board) {
   return now < beat + ALIQUOT_STALE_NS;
 }
 
-void wait_while_paused(int gpu, const aliquot_board& board) {
-  const std::uint32_t* word = &board.gates[board_slots[gpu]].word;
-  aliquot_use* use = own_use(gpu);
-  if (use == nullptr || __atomic_load_n(word, __ATOMIC_ACQUIRE) == 0) return;
-  const std::uint64_t from = now_ns();
-  (void)__atomic_add_fetch(&use->waiting, 1, __ATOMIC_RELAXED);
-  while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == 1 && fresh(board))
-    (void)syscall(SYS_futex, word, FUTEX_WAIT, 1, &kFutexTimeout, nullptr, 0);
-  (void)__atomic_sub_fetch(&use->waiting, 1, __ATOMIC_RELAXED);
-  (void)__atomic_add_fetch(&use->waited_ns, now_ns() - from, __ATOMIC_RELAXED);
-}
-
 // ---- launches in flight -----------------------------------------------------------------------
 
 void publish(int gpu, const Flight& flight) {
@@ -165,6 +154,41 @@ void harvest(Flight* flight) {
     flight->first = (flight->first + 1) % kRing;
     --flight->used;
   }
+}
+
+// Who waits at the gate has nothing better to do than to say what is over: the arbiter would take
+// its job for busy. True while something is in flight.
+bool look_while_waiting(int gpu) {
+  Flight& flight = flights[gpu];
+  const Hold hold(flight.lock);
+  if (flight.launched == flight.completed) return false;
+  harvest(&flight);
+  // The last few launches have no event behind them yet.
+  if (flight.since_mark > 0 && flight.used < kRing && !is_capturing(flight.last_stream)) {
+    Mark& mark = flight.ring[(flight.first + flight.used) % kRing];
+    if (mark.event != nullptr && real::cuEventRecord(mark.event, flight.last_stream) == kSuccess) {
+      mark.number = flight.launched;
+      ++flight.used;
+    }
+    flight.since_mark = 0;
+  }
+  if (flight.used == 0) all_done(&flight);
+  publish(gpu, flight);
+  return flight.launched != flight.completed;
+}
+
+void wait_while_paused(int gpu, const aliquot_board& board) {
+  const std::uint32_t* word = &board.gates[board_slots[gpu]].word;
+  aliquot_use* use = own_use(gpu);
+  if (use == nullptr || __atomic_load_n(word, __ATOMIC_ACQUIRE) == 0) return;
+  const std::uint64_t from = now_ns();
+  (void)__atomic_add_fetch(&use->waiting, 1, __ATOMIC_RELAXED);
+  while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == 1 && fresh(board)) {
+    const timespec& patience = look_while_waiting(gpu) ? kLookAgain : kFutexTimeout;
+    (void)syscall(SYS_futex, word, FUTEX_WAIT, 1, &patience, nullptr, 0);
+  }
+  (void)__atomic_sub_fetch(&use->waiting, 1, __ATOMIC_RELAXED);
+  (void)__atomic_add_fetch(&use->waited_ns, now_ns() - from, __ATOMIC_RELAXED);
 }
 
 void take_off(int gpu, const aliquot_board& board) {

@@ -164,18 +164,23 @@ std::optional<std::int64_t> Arbiter::look() {
 
 bool Arbiter::look_at(Board& board, std::int64_t now) {
   std::vector<core::LeaseArbiter::Seen> seen;
-  int active = 0;
+  std::vector<core::ProportionWatch::Used> used;
+  bool paused = false;
   for (Member& member : board.members) {
     if (suspended_.contains(member.job)) continue;
     const node::GpuUsage& use = seen_.at(member.job).at(member.gpu);
     const bool flying =
         member.flight.look(now, use.launched, use.completed, board.arbiter.paused(member.job));
     if (!wants_gpu(use, now)) continue;
-    ++active;
     seen.push_back({member.job, flying, use.waiting});
+    used.push_back(
+        {member.job,
+         static_cast<double>(member.share.value()) / static_cast<double>(kWholeGpu.value()),
+         use.gpu_ns});
+    paused |= board.arbiter.paused(member.job);
   }
   board.gates.beat(now);
-  const bool contended = active >= 2;
+  const bool contended = seen.size() >= 2 && board.proportion.look(now, used, paused);
   if (contended != board.contended) {
     board.contended = contended;
     board.last_ns = now;

@@ -53,6 +53,7 @@ class Arbiter {
     explicit Board(node::LeaseBoard opened) : gates(std::move(opened)) {}
     node::LeaseBoard gates;
     core::LeaseArbiter arbiter;
+    core::ProportionWatch proportion;
     std::vector<Member> members;
     bool contended = false;
     std::int64_t last_ns = 0;

@@ -235,7 +235,7 @@ class Daemon {
     context_.run();
     api_->stop();
     engine_->settle();
-    enforcer_->stop();
+    enforcer_->stop(engine_->active());
     return {};
   }
 

@@ -12,7 +12,8 @@ constexpr const char* kLoad = ALIQUOT_BIN_DIR "/aliquot-load";
 
 class EnforceTest : public DaemonTest {
  protected:
-  explicit EnforceTest(const std::string& settings = "") : DaemonTest(settings, "h200:1") {
+  explicit EnforceTest(const std::string& settings = "", const std::string& gpus = "h200:1")
+      : DaemonTest(settings, gpus) {
     fs::create_directory(out());
     fs::permissions(out(), fs::perms::all);
   }
@@ -176,6 +177,54 @@ TEST_F(EnforceTest, AFaultStaysWithItsUser) {
   wait(faulty);
   EXPECT_EQ(wait(other).state, "COMPLETED") << output(other);
   EXPECT_EQ(wait(mine).state, "FAILED") << output(mine);
+}
+
+TEST_F(EnforceTest, AnEscapeIsReported) {
+  const auto id = submit(share(
+      "10G", "env -u LD_PRELOAD " + std::string(kLoad) + " --mem 5G --seconds 4; echo rc=$?"));
+  const auto target = "/v1/jobs/" + std::to_string(id) + "/why";
+  EXPECT_TRUE(eventually([&] {
+    const auto why = get<api::WhyInfo>(target);
+    return why && why->state == "RUNNING" && why->sentences.size() == 2 &&
+           why->sentences[1].find("left alone") != std::string::npos;
+  }));
+  wait(id);
+  EXPECT_NE(output(id).find("rc=0"), std::string::npos) << output(id);
+}
+
+class OneServerTest : public EnforceTest {
+ protected:
+  OneServerTest() : EnforceTest("[enforce]\nfault_domain = \"gpu\"\n") {}
+};
+
+TEST_F(OneServerTest, SeveralUsersShareIt) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to be several users";
+  const std::string load = "echo percent=$CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; " +
+                           std::string(kLoad) + " --mem 1G --seconds 3";
+  const auto first = submit_as(65534, share("10G", load));
+  const auto second = submit_as(2, share("10G", load));
+  EXPECT_TRUE(eventually([&] { return runs(first) && runs(second) && servers() == 1; }));
+  EXPECT_EQ(wait(first).state, "COMPLETED") << output(first);
+  const auto info = wait(second);
+  EXPECT_EQ(info.state, "COMPLETED") << output(second);
+  EXPECT_EQ(info.enforcement, "mps(gpu)+library+watchdog");
+  EXPECT_NE(output(second).find("percent=20\n"), std::string::npos) << output(second);
+  // At the same time: neither waited for the other's server to end.
+  EXPECT_LT(info.end_ms.value_or(0) - info.submit_ms, 5'500);
+}
+
+class PascalTest : public EnforceTest {
+ protected:
+  PascalTest() : EnforceTest("", "p100:1") {}
+};
+
+TEST_F(PascalTest, HasNoMps) {
+  const auto id = submit(share("4G", std::string(kLoad) + " --grow --json"));
+  const auto info = wait(id);
+  EXPECT_EQ(info.enforcement, "library+leases+watchdog");
+  EXPECT_LE(field(output(id), "allocated"), 4 * kGiB) << output(id);
+  EXPECT_GT(field(output(id), "allocated"), 3 * kGiB) << output(id);
+  EXPECT_EQ(servers(), 0U);
 }
 
 class KillEscapesTest : public EnforceTest {

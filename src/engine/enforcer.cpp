@@ -304,7 +304,7 @@ std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views) {
       if (!process.job_id) continue;
       const JobId job(*process.job_id);
       const auto found = held_.find(job);
-      if (found == held_.end() || !found->second.limits.contains(gpu)) continue;
+      if (found == held_.end()) continue;
       Held& held = found->second;
       used[job] += Bytes(process.memory);
       if (!held.plan.library) continue;
@@ -313,12 +313,12 @@ std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views) {
         for (const node::Pid pid : held.folder->processes()) known->second.insert(pid.value());
       }
       if (!escaped(process, known->second)) continue;
+      condemn(process.pid);
       if (!reported_.insert({job, process.pid}).second) continue;
       escapes.push_back(
           {job, fmt::format("process {} ({}) used GPU {} outside of the job's limits: "
                             "the library is not in it; {}",
                             process.pid, process.command, gpu, verdict)});
-      condemn(process.pid);
     }
     for (auto& [job, held] : held_) {
       const auto limit = held.limits.find(gpu);
@@ -355,7 +355,18 @@ void Enforcer::tick() {
   busy_ = !servers_->view().empty();
 }
 
-void Enforcer::stop() {
+void Enforcer::stop(const std::vector<api::JobInfo>& active) {
+  // The end of some may be on record and not yet have come to us.
+  std::vector<JobId> over;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, held] : held_) {
+      if (std::ranges::find(active, id.value(), &api::JobInfo::id) == active.end()) {
+        over.push_back(id);
+      }
+    }
+  }
+  for (const JobId id : over) drop_files(id);
   if (!servers_) return;
   const std::lock_guard lock(mps_mutex_);
   servers_->stop_empty();

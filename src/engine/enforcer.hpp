@@ -75,8 +75,8 @@ class Enforcer {
   void tick();
   // Whether there is a server to look after.
   [[nodiscard]] bool busy() const { return busy_; }
-  // The daemon ends; jobs go on with what they have.
-  void stop();
+  // The daemon ends; jobs that run go on with what they have. Of all others nothing stays behind.
+  void stop(const std::vector<api::JobInfo>& active);
 
   [[nodiscard]] std::vector<core::Backend> backends() const {
     return core::list_backends(options_.facts);

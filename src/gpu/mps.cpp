@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <numeric>
 #include <system_error>
 
 #include "base/text.hpp"
@@ -100,7 +99,7 @@ Result<void> MpsServers::recover() {
   TRY(make_folder(root_, geteuid() == 0 ? 0711 : 0700));
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(root_, error)) {
-    const fs::path folder = entry.path();
+    const fs::path& folder = entry.path();
     const auto key = read_key(folder);
     if (key && control_.alive(folder)) {
       servers_.push_back(std::make_unique<Server>(Server{.key = *key, .folder = folder}));

@@ -13,8 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
-#include <sstream>
+#include <utility>
 
 #include "base/text.hpp"
 #include "gpu/mps.hpp"
@@ -61,10 +60,14 @@ bool ended(const OwnFd& process, int patience_ms) {
 }
 
 std::string read_proc(pid_t pid, const char* name) {
-  std::ifstream file(fmt::format("/proc/{}/{}", pid, name), std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  const OwnFd file(open(fmt::format("/proc/{}/{}", pid, name).c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  std::array<char, 4096> buffer{};
+  ssize_t n = 0;
+  while (file && (n = read(file.get(), buffer.data(), buffer.size())) > 0) {
+    text.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+  return text;
 }
 
 // Every process of MPS that was started with these pipes; those of others carry the name too (each
@@ -185,6 +188,7 @@ class ExecMps final : public MpsControl {
         static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID));
     const auto pointers = [](std::vector<std::string>& words) {
       std::vector<char*> list;
+      list.reserve(words.size() + 1);
       for (auto& word : words) list.push_back(word.data());
       list.push_back(nullptr);
       return list;

@@ -199,6 +199,24 @@ TEST(BatchEnvironment, WhatEnforcementSetsWins) {
   EXPECT_EQ(get(environment, "LD_PRELOAD"), "/x.so");
 }
 
+TEST(BatchEnvironment, TheLibraryComesFirstAndOnlyOurs) {
+  const Example example;
+  auto context = example.context();
+  const Environment user = {"LD_PRELOAD=/lib/mine.so /outer/libaliquot.so", "ALIQUOT_GRANT=/outer",
+                            "CUDA_MPS_PIPE_DIRECTORY=/outer"};
+  auto environment = batch_environment(context, user);
+  EXPECT_EQ(get(environment, "LD_PRELOAD"), "/lib/mine.so");
+  EXPECT_EQ(get(environment, "ALIQUOT_GRANT"), std::nullopt);
+  EXPECT_EQ(get(environment, "CUDA_MPS_PIPE_DIRECTORY"), std::nullopt);
+  context.preload = "/usr/lib/aliquot/libaliquot.so";
+  context.extra = {"ALIQUOT_GRANT=/run/7"};
+  environment = batch_environment(context, user);
+  EXPECT_EQ(get(environment, "LD_PRELOAD"), "/usr/lib/aliquot/libaliquot.so:/lib/mine.so");
+  EXPECT_EQ(get(environment, "ALIQUOT_GRANT"), "/run/7");
+  EXPECT_EQ(get(allocation_environment(context), "LD_PRELOAD"), context.preload);
+  EXPECT_EQ(get(step_environment(context, {}), "LD_PRELOAD"), context.preload);
+}
+
 TEST(StepEnvironment, AddsTheStepToTheJob) {
   const Example example;
   const auto environment = step_environment(example.context(), {.step = 0, .ntasks = 2});

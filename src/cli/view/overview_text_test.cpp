@@ -78,6 +78,18 @@ TEST(Overview, TellsWhy) {
             "  earliest start: 2026-11-15T06:46:05, in 1:30\n");
 }
 
+TEST(Doctor, SaysWhatHoldsShares) {
+  auto info = cluster();
+  info.enforcement = {{"mps", true, "one server for each user and GPU"},
+                      {"library", false, "there is no /x/libaliquot.so"}};
+  const auto checks = check_daemon(info);
+  EXPECT_TRUE(all_well(checks));
+  EXPECT_EQ(checks[1].name, "holds: mps");
+  EXPECT_EQ(checks[1].level, Check::Level::ok);
+  EXPECT_EQ(checks[2].level, Check::Level::warn);
+  EXPECT_EQ(checks[2].finding, "not used: there is no /x/libaliquot.so");
+}
+
 TEST(Doctor, SaysWhatToDo) {
   const auto down =
       check_daemon(tl::make_unexpected(api::ErrorInfo{std::string(kUnreachable), ""}));

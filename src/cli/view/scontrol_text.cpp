@@ -135,7 +135,6 @@ std::string show_job(const JobInfo& job, const ShowStyle& style, WallTime now) {
       .line("Command={}", or_null(job.command))
       .line("WorkDir={}", job.work_dir);
   if (!job.comment.empty()) record.line("Comment={}", job.comment);
-  if (!job.enforcement.empty()) record.line("Enforcement={}", job.enforcement);
   if (job.batch) {
     record.line("StdErr={}", job.std_err.empty() ? job.std_out : job.std_err)
         .line("StdIn={}", job.std_in.empty() ? "/dev/null" : job.std_in)
@@ -144,6 +143,7 @@ std::string show_job(const JobInfo& job, const ShowStyle& style, WallTime now) {
   record.line("Power=");
   if (const auto tres = tres_per_node(job); !tres.empty()) record.line("TresPerNode={}", tres);
   if (!job.gpus.empty()) record.line("GpuShare={}", gpu_share_text(job));
+  if (!job.enforcement.empty()) record.line("Enforcement={}", job.enforcement);
   record.line("");
   return record.text(style);
 }

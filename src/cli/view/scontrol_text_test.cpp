@@ -46,6 +46,13 @@ TEST(Scontrol, ShowsARunningJob) {
 )");
 }
 
+TEST(Scontrol, ShowsHowAShareIsHeld) {
+  auto held = running(1, "train");
+  held.enforcement = "mps(user)+library+leases+watchdog";
+  EXPECT_NE(show_job(held, {}, kNow).find("\n   Enforcement=mps(user)+library+leases+watchdog\n"),
+            std::string::npos);
+}
+
 TEST(Scontrol, ShowsPendingJobsAndArrays) {
   use_utc();
   auto pending = job(4, "train", "Resources");

@@ -28,12 +28,17 @@ Registry& registry() {
   return *r;
 }
 
-// Small pieces share slabs: charge only when the sum needs another one.
+// As many small pieces as fit share a slab.
+std::uint64_t part_of_slab(std::size_t size) {
+  return kGranularity / (kGranularity / round_up(size, 512));
+}
+
+// Charge only when the sum needs another slab.
 CUresult charge_block(unsigned gpu, std::size_t size) {
   Driver& driver = Driver::instance();
   if (size > kSmallLimit) return driver.charge(gpu, round_up(size, kGranularity));
   std::uint64_t& sum = registry().small[gpu];
-  const std::uint64_t after = sum + round_up(size, 512);
+  const std::uint64_t after = sum + part_of_slab(size);
   const std::uint64_t more = round_up(after, kGranularity) - round_up(sum, kGranularity);
   if (const CUresult r = more == 0 ? kSuccess : driver.charge(gpu, more); r != kSuccess) return r;
   sum = after;
@@ -47,7 +52,7 @@ void refund_block(unsigned gpu, std::size_t size) {
     return;
   }
   std::uint64_t& sum = registry().small[gpu];
-  const std::uint64_t after = sum - round_up(size, 512);
+  const std::uint64_t after = sum - part_of_slab(size);
   const std::uint64_t less = round_up(sum, kGranularity) - round_up(after, kGranularity);
   if (less != 0) driver.refund(gpu, less);
   sum = after;
