@@ -26,6 +26,7 @@ namespace {
 constexpr int kOften = 16;  // launches between two looks at the clock, on average
 constexpr std::uint64_t kSlowLaunchNs = 60'000;
 constexpr std::uint64_t kInFlight = 16;
+constexpr std::uint64_t kInFlightNs = 20'000'000;  // fewer, if they are long
 constexpr unsigned kEventEvery = 4;
 constexpr unsigned kRing = kInFlight / kEventEvery;
 // A program may launch what makes an earlier kernel end: never hold a launch back for longer.
@@ -191,15 +192,23 @@ void wait_while_paused(int gpu, const aliquot_board& board) {
   (void)__atomic_add_fetch(&use->waited_ns, now_ns() - from, __ATOMIC_RELAXED);
 }
 
-void take_off(int gpu, const aliquot_board& board) {
+// So that a pause takes effect soon, and a job whose turn it is always has the next one queued.
+std::uint64_t most_in_flight(int gpu, unsigned kind) {
+  const std::uint64_t mean = meter_mean(gpu, kind);
+  const std::uint64_t fit = mean == 0 ? kInFlight : kInFlightNs / mean;
+  return fit < 2 ? 2 : fit < kInFlight ? fit : kInFlight;
+}
+
+void take_off(int gpu, unsigned kind, const aliquot_board& board) {
   Flight& flight = flights[gpu];
+  const std::uint64_t most = most_in_flight(gpu, kind);
   const std::uint64_t deadline = now_ns() + kPatienceNs;
   for (;;) {
     {
       const Hold hold(flight.lock);
       use_context(&flight);
       harvest(&flight);
-      if (flight.launched - flight.completed < kInFlight || now_ns() > deadline ||
+      if (flight.launched - flight.completed < most || now_ns() > deadline ||
           __atomic_load_n(&board.contended, __ATOMIC_RELAXED) == 0 || !fresh(board)) {
         ++flight.launched;
         publish(gpu, flight);
@@ -303,7 +312,7 @@ void before_launch(Passage* passage) {
   if (is_capturing(passage->stream)) return;
   if (paused) wait_while_paused(gpu, *board);
   if (contended && fresh(*board)) {
-    take_off(gpu, *board);
+    take_off(gpu, passage->kind, *board);
     passage->limited = true;
   }
   passage->measured = meter_begin(gpu, passage->kind, passage->stream, now);

@@ -140,6 +140,10 @@ void meter_end(int gpu, unsigned kind, CUstream stream, bool launched) {
     finish_sample(&meter);
 }
 
+std::uint64_t meter_mean(int gpu, unsigned kind) {
+  return __atomic_load_n(&meters[gpu].kinds[kind].mean_ns, __ATOMIC_RELAXED);
+}
+
 bool meter_pending() {
   return metering && __atomic_load_n(&samples_running, __ATOMIC_RELAXED) != 0;
 }

@@ -96,9 +96,10 @@ TEST_F(EnforceTest, TheNeighboursOfAGreedyJobKeepTheirs) {
   const auto first = submit(share("10G", quiet));
   const auto second = submit(share("10G", quiet));
   const auto greedy = submit(share("30G", std::string(kLoad) + " --grow --seconds 2 --json"));
-  EXPECT_EQ(wait(first).state, "COMPLETED") << output(first);
-  EXPECT_EQ(wait(second).state, "COMPLETED") << output(second);
-  EXPECT_EQ(wait(greedy).state, "COMPLETED") << output(greedy);
+  for (const auto id : {first, second, greedy}) {
+    const auto info = wait(id);
+    EXPECT_EQ(info.state, "COMPLETED") << info.reason << ' ' << info.reason_detail << output(id);
+  }
   EXPECT_NE(output(first).find("\"verified\":\"yes\""), std::string::npos) << output(first);
   EXPECT_LE(field(output(greedy), "allocated"), 30 * kGiB) << output(greedy);
 }
