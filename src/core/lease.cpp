@@ -51,11 +51,14 @@ bool FlightWatch::look(std::int64_t now, std::uint64_t launched, std::uint64_t c
   return static_cast<double>(now - moved_ns_) <= std::max(each_ns_ * flying, guess ? 0 : kSilent);
 }
 
-// Out of proportion: one that keeps the GPU busy gets less than another, for its share, by half.
+// Out of proportion: the GPU is full, and of two that use it one gets half as much again as the
+// other, for its share. The other may not want more: then turns make nobody wait, and end.
 bool ProportionWatch::out_of_proportion(std::int64_t now, const std::vector<Used>& used) const {
-  constexpr double kBusy = 0.5;
+  constexpr double kFull = 0.8;
+  constexpr double kUses = 0.02;
   constexpr double kUneven = 1.5;
   const double passed = static_cast<double>(now - before_ns_);
+  double all = 0;
   double least = 0;
   double most = 0;
   for (const Used& one : used) {
@@ -63,14 +66,15 @@ bool ProportionWatch::out_of_proportion(std::int64_t now, const std::vector<Used
     if (before == before_.end()) continue;
     const double busy = static_cast<double>(one.gpu_ns - before->second) / passed;
     const double served = busy / one.share;
+    all += busy;
     most = std::max(most, served);
-    if (busy >= kBusy && (least == 0 || served < least)) least = served;
+    if (busy >= kUses && (least == 0 || served < least)) least = served;
   }
-  return least > 0 && most > least * kUneven;
+  return all >= kFull && least > 0 && most > least * kUneven;
 }
 
 bool ProportionWatch::look(std::int64_t now, const std::vector<Used>& used, bool paused) {
-  constexpr std::int64_t kWindow = 250'000'000;
+  constexpr std::int64_t kWindow = 1'000'000'000;
   constexpr std::int64_t kUseless = 2'000'000'000;
   constexpr std::int64_t kFirstRest = 5'000'000'000;
   constexpr std::int64_t kLongestRest = 60'000'000'000;
@@ -81,12 +85,16 @@ bool ProportionWatch::look(std::int64_t now, const std::vector<Used>& used, bool
     }
     if (now - helped_ns_ <= kUseless) return true;
     turns_ = false;
+    uneven_before_ = false;
     rest_ns_ = std::clamp(rest_ns_ * 2, kFirstRest, kLongestRest);
     not_before_ns_ = now + rest_ns_;
     before_ns_ = 0;
   }
   if (before_ns_ != 0 && now - before_ns_ < kWindow) return false;
-  turns_ = before_ns_ != 0 && now >= not_before_ns_ && out_of_proportion(now, used);
+  // Twice: what the jobs measure is an estimate.
+  const bool uneven = before_ns_ != 0 && now >= not_before_ns_ && out_of_proportion(now, used);
+  turns_ = uneven && uneven_before_;
+  uneven_before_ = uneven;
   if (turns_) helped_ns_ = now;
   before_.clear();
   for (const Used& one : used) before_[one.job] = one.gpu_ns;

@@ -60,6 +60,7 @@ class ProportionWatch {
   std::map<JobId, std::int64_t> before_;
   std::int64_t before_ns_ = 0;
   bool turns_ = false;
+  bool uneven_before_ = false;
   std::int64_t helped_ns_ = 0;  // when somebody last had to wait
   std::int64_t not_before_ns_ = 0;
   std::int64_t rest_ns_ = 0;  // after turns that made nobody wait

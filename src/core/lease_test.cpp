@@ -239,7 +239,7 @@ bool asks_for_turns(double first_share, double first_busy, double second_share,
                     double second_busy) {
   ProportionWatch watch;
   bool asked = false;
-  for (double now = kMs; now < 1'000 * kMs; now += 100 * kMs) {
+  for (double now = kMs; now < 5'000 * kMs; now += 100 * kMs) {
     const auto ns = [&](double busy) { return static_cast<std::int64_t>(busy * now); };
     asked |= watch.look(
         ns(1), {{JobId(1), first_share, ns(first_busy)}, {JobId(2), second_share, ns(second_busy)}},
@@ -249,13 +249,14 @@ bool asks_for_turns(double first_share, double first_busy, double second_share,
 }
 
 TEST(Proportion, TurnsAreAskedForWhereSharesAreNotKept) {
+  EXPECT_TRUE(asks_for_turns(0.25, 0.48, 0.75, 0.48));  // as the driver divides it
   EXPECT_TRUE(asks_for_turns(0.25, 1, 0.75, 1));
-  EXPECT_TRUE(asks_for_turns(0.1, 0.6, 0.9, 0.7));
-  EXPECT_FALSE(asks_for_turns(0.5, 1, 0.5, 1));
+  EXPECT_TRUE(asks_for_turns(0.1, 0.8, 0.9, 0.1));
+  EXPECT_FALSE(asks_for_turns(0.5, 0.48, 0.5, 0.48));
   EXPECT_FALSE(asks_for_turns(0.25, 0.25, 0.75, 0.75));
-  // Nobody is short of anything: the one with the large share does not want more.
-  EXPECT_FALSE(asks_for_turns(0.1, 0.9, 0.9, 0.1));
-  EXPECT_FALSE(asks_for_turns(0.1, 0.2, 0.9, 0.1));
+  // There is room for all, or only one uses it.
+  EXPECT_FALSE(asks_for_turns(0.1, 0.4, 0.9, 0.1));
+  EXPECT_FALSE(asks_for_turns(0.1, 0.95, 0.9, 0.01));
 }
 
 TEST(Proportion, TurnsThatMakeNobodyWaitEndAndRest) {

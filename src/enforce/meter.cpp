@@ -7,6 +7,8 @@ namespace {
 
 constexpr std::uint64_t kEvery = 10'000'000;  // ns
 constexpr std::uint64_t kMostQueued = 500'000'000;
+constexpr std::uint64_t kUnusual = 4;
+constexpr std::uint64_t kShort = 10'000;
 
 enum class Sample { none, starting, running };
 
@@ -63,7 +65,11 @@ void harvest_locked(int gpu, std::uint64_t now) {
       float ms = 0;
       if (r == kSuccess && real::cuEventElapsedTime(&ms, meter.from, meter.to) == kSuccess &&
           ms >= 0) {
-        const auto ns = static_cast<std::uint64_t>(static_cast<double>(ms) * 1e6);
+        auto ns = static_cast<std::uint64_t>(static_cast<double>(ms) * 1e6);
+        // One that was interrupted for a neighbour's turn lasted a thousand times as long: that is
+        // not ours.
+        const std::uint64_t most = meter.mean_ns * kUnusual + kShort;
+        if (meter.mean_ns != 0 && ns > most) ns = most;
         // A slow average: launches differ, and each sample is one of many.
         meter.mean_ns = meter.mean_ns == 0 ? ns + 1 : (meter.mean_ns * 7 + ns) / 8 + 1;
       }

@@ -162,11 +162,15 @@ Result<Enforcer::Enforced> Enforcer::grant(const api::JobInfo& job) {
     drop_files(id);
     return tl::make_unexpected(error);
   };
-  // The board must be there before the job looks for it; the arbiter opens it again.
-  for (const node::GpuGrant& gpu : spec.gpus) {
-    if (!gpu.lease || fs::exists(gpu.lease->board)) continue;
-    if (const auto board = node::LeaseBoard::open(gpu.lease->board); !board) {
-      return failed(board.error());
+  // The board must be there before the job looks for it; the arbiter opens it again. Jobs start
+  // side by side, and a board is made once: a second one would take the place of the first.
+  {
+    const std::lock_guard making(making_boards_);
+    for (const node::GpuGrant& gpu : spec.gpus) {
+      if (!gpu.lease || fs::exists(gpu.lease->board)) continue;
+      if (const auto board = node::LeaseBoard::open(gpu.lease->board); !board) {
+        return failed(board.error());
+      }
     }
   }
   auto folder = node::GrantFolder::create(grants_, spec);

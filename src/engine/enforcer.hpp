@@ -110,6 +110,7 @@ class Enforcer {
   std::map<std::string, std::map<std::uint32_t, JobId>> leases_;  // by the GPU's UUID and slot
   std::set<std::pair<JobId, std::int64_t>> reported_;             // job and pid
 
+  std::mutex making_boards_;
   std::mutex mps_mutex_;
   std::optional<gpu::MpsServers> servers_;
   std::atomic<bool> busy_ = false;
