@@ -7,12 +7,12 @@
 namespace aliquot::core {
 namespace {
 
-// Active in so many of the last 32 steps: 90 %.
+// Active in so many of the last 32 steps: 90 %. It stays backlogged until it has idled for half of
+// them: a moment between two batches must not cost it what it is owed.
 constexpr int kBacklogged = 29;
+constexpr int kIdling = 16;
 // A job whose gate was just opened needs a moment to wake up.
 constexpr int kGrace = 3;
-
-bool is_backlogged(std::uint32_t history) { return std::popcount(history) >= kBacklogged; }
 
 constexpr double kLongestLaunch = 10e9;
 // Whose counters stand still for so long has something else to do.
@@ -74,7 +74,7 @@ bool ProportionWatch::out_of_proportion(std::int64_t now, const std::vector<Used
 }
 
 bool ProportionWatch::look(std::int64_t now, const std::vector<Used>& used, bool paused) {
-  constexpr std::int64_t kWindow = 1'000'000'000;
+  constexpr std::int64_t kWindow = 500'000'000;
   constexpr std::int64_t kUseless = 2'000'000'000;
   constexpr std::int64_t kFirstRest = 5'000'000'000;
   constexpr std::int64_t kLongestRest = 60'000'000'000;
@@ -139,6 +139,9 @@ void LeaseArbiter::look(const std::vector<Seen>& seen) {
     if (one.in_flight || held) job.history |= 1U;
     if (job.grace > 0) --job.grace;
   }
+  for (auto& [id, job] : jobs_) {
+    job.backlogged = std::popcount(job.history) >= (job.backlogged ? kIdling : kBacklogged);
+  }
 }
 
 void LeaseArbiter::charge(std::int64_t elapsed_ns) {
@@ -157,7 +160,7 @@ void LeaseArbiter::charge(std::int64_t elapsed_ns) {
 void LeaseArbiter::decide() {
   std::optional<double> slowest;
   for (const auto& [id, job] : jobs_) {
-    if (!is_backlogged(job.history)) continue;
+    if (!job.backlogged) continue;
     slowest = slowest ? std::min(*slowest, job.virtual_ns) : job.virtual_ns;
   }
   for (auto& [id, job] : jobs_) {
@@ -167,7 +170,7 @@ void LeaseArbiter::decide() {
       job.virtual_ns = 0;
       job.paused = false;
     } else {
-      if (!is_backlogged(job.history)) job.virtual_ns = std::max(job.virtual_ns, *slowest);
+      if (!job.backlogged) job.virtual_ns = std::max(job.virtual_ns, *slowest);
       const double ahead = (job.virtual_ns - *slowest) * job.share;
       job.paused = job.paused ? ahead > 0 : ahead > static_cast<double>(options_.tolerance_ns);
     }

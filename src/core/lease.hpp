@@ -101,6 +101,7 @@ class LeaseArbiter {
     std::uint32_t history = 0;  // one bit for each step, newest lowest: was it active?
     int grace = 0;              // steps for which it may still be on its way through the gate
     bool in_flight = false;
+    bool backlogged = false;
     bool paused = false;
   };
 

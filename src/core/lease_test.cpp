@@ -21,7 +21,8 @@ struct SimulatedJob {
   double share = 0;
   std::uint64_t group = 0;
   double kernel_ns = 0;
-  double busy = 1;  // part of each 100 ms in which it has something to launch
+  double busy = 1;    // part of each 100 ms in which it has something to launch
+  double gap_ns = 0;  // it waits for its results every 5 ms, and then has so much else to do
   bool there = true;
   double queued_ns = 0;  // in flight
   double done_ns = 0;    // GPU time it got
@@ -81,7 +82,8 @@ class SimulatedGpu {
   void launch(SimulatedJob& job) {
     const double phase =
         std::fmod(now_ns + static_cast<double>(job.id.value()) * 7 * kMs, 100 * kMs);
-    const bool wants = job.there && phase < job.busy * 100 * kMs;
+    const bool gap = std::fmod(phase, 5 * kMs) < job.gap_ns;
+    const bool wants = job.there && phase < job.busy * 100 * kMs && !gap;
     const bool open = !arbiter.paused(job.id);
     job.waiting = wants && !open;
     if (job.waiting) job.blocked_ns += kTick;
@@ -163,6 +165,18 @@ RC_GTEST_PROP(Lease, TenThirtySixty, ()) { reaches({0.1, 0.3, 0.6}); }
 RC_GTEST_PROP(Lease, Halves, ()) { reaches({0.5, 0.5}); }
 // A library that says nothing while it waits: guessed, but nobody starves.
 RC_GTEST_PROP(Lease, WithoutNewsFromTheGate, ()) { reaches({0.25, 0.75}, false); }
+
+// Programs that wait for their results now and then are short of GPU time all the same.
+TEST(Lease, AMomentBetweenBatchesCostsNothing) {
+  SimulatedGpu gpu;
+  gpu.add(1, 0.25, 200 * kUs);
+  gpu.add(2, 0.75, 200 * kUs);
+  gpu.jobs[0].gap_ns = gpu.jobs[1].gap_ns = 400 * kUs;
+  gpu.run(500 * kMs);
+  gpu.forget();
+  gpu.run(5'000 * kMs);
+  EXPECT_NEAR(gpu.part(0), 0.25, 0.02);
+}
 
 TEST(Lease, JobsOfOneServerShareItsSlice) {
   SimulatedGpu gpu;

@@ -25,10 +25,13 @@ namespace {
 
 constexpr int kOften = 16;  // launches between two looks at the clock, on average
 constexpr std::uint64_t kSlowLaunchNs = 60'000;
-constexpr std::uint64_t kInFlight = 16;
-constexpr std::uint64_t kInFlightNs = 20'000'000;  // fewer, if they are long
-constexpr unsigned kEventEvery = 4;
-constexpr unsigned kRing = kInFlight / kEventEvery;
+// Of launches in flight every so many are followed by an event: one for each millisecond, as far as
+// their length is known.
+constexpr unsigned kRing = 4;
+constexpr std::uint64_t kEventEvery = 4;
+constexpr std::uint64_t kMostEvery = 64;
+constexpr std::uint64_t kEventNs = 1'000'000;
+constexpr std::uint64_t kInFlightNs = 20'000'000;  // at most, but two at least
 // A program may launch what makes an earlier kernel end: never hold a launch back for longer.
 constexpr std::uint64_t kPatienceNs = 200'000'000;
 constexpr timespec kPoll{0, 50'000};
@@ -46,7 +49,8 @@ struct Flight {
   std::uint64_t launched = 0, completed = 0;
   Mark ring[kRing] = {};
   unsigned first = 0, used = 0;
-  unsigned since_mark = 0;
+  unsigned since_mark = 0, since_look = 0;
+  std::uint64_t every = kEventEvery;
   CUcontext context = nullptr;  // of the ring's events
   CUstream last_stream = nullptr;
 };
@@ -192,23 +196,36 @@ void wait_while_paused(int gpu, const aliquot_board& board) {
   (void)__atomic_add_fetch(&use->waited_ns, now_ns() - from, __ATOMIC_RELAXED);
 }
 
-// So that a pause takes effect soon, and a job whose turn it is always has the next one queued.
-std::uint64_t most_in_flight(int gpu, unsigned kind) {
+struct Depth {
+  std::uint64_t every, most;
+};
+
+// So that a pause takes effect soon, a job whose turn it is always has the next one queued, and
+// short launches do not cost more than they last.
+Depth depth_of(int gpu, unsigned kind) {
   const std::uint64_t mean = meter_mean(gpu, kind);
-  const std::uint64_t fit = mean == 0 ? kInFlight : kInFlightNs / mean;
-  return fit < 2 ? 2 : fit < kInFlight ? fit : kInFlight;
+  if (mean == 0) return {kEventEvery, kRing * kEventEvery};
+  std::uint64_t every = kEventNs / mean;
+  every = every < 1 ? 1 : every > kMostEvery ? kMostEvery : every;
+  std::uint64_t most = kInFlightNs / mean;
+  most = most < 2 ? 2 : most > kRing * every ? kRing * every : most;
+  return {every, most};
 }
 
 void take_off(int gpu, unsigned kind, const aliquot_board& board) {
   Flight& flight = flights[gpu];
-  const std::uint64_t most = most_in_flight(gpu, kind);
+  const Depth depth = depth_of(gpu, kind);
   const std::uint64_t deadline = now_ns() + kPatienceNs;
   for (;;) {
     {
       const Hold hold(flight.lock);
       use_context(&flight);
-      harvest(&flight);
-      if (flight.launched - flight.completed < most || now_ns() > deadline ||
+      flight.every = depth.every;
+      if (++flight.since_look >= depth.every || flight.launched - flight.completed >= depth.most) {
+        flight.since_look = 0;
+        harvest(&flight);
+      }
+      if (flight.launched - flight.completed < depth.most || now_ns() > deadline ||
           __atomic_load_n(&board.contended, __ATOMIC_RELAXED) == 0 || !fresh(board)) {
         ++flight.launched;
         publish(gpu, flight);
@@ -225,7 +242,7 @@ void mark_flight(int gpu, CUstream stream, CUresult result) {
   const Hold hold(flight.lock);
   flight.last_stream = stream;
   ++flight.since_mark;
-  const bool due = flight.since_mark >= kEventEvery || flight.used == 0;
+  const bool due = flight.since_mark >= flight.every || flight.used == 0;
   if (result != kSuccess || !due || flight.used == kRing) return;
   Mark& mark = flight.ring[(flight.first + flight.used) % kRing];
   if (mark.event == nullptr || real::cuEventRecord(mark.event, stream) != kSuccess) {

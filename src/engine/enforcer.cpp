@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <utility>
 
@@ -347,7 +348,11 @@ std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views) {
 bool Enforcer::escaped(const api::GpuProcess& process, const std::set<std::int64_t>& registered) {
   if (registered.contains(process.pid)) return false;
   const auto now = node::read_process(node::Pid(static_cast<pid_t>(process.pid)));
-  return now && now->state != 'Z' && now->state != 'X';
+  if (!now || now->state == 'Z' || now->state == 'X') return false;
+  // One that is on its way out has left the library before the driver: its memory is gone already.
+  std::ifstream file(fmt::format("/proc/{}/statm", process.pid));
+  std::int64_t pages = 0;
+  return static_cast<bool>(file >> pages) && pages > 0;
 }
 
 void Enforcer::tick() {

@@ -21,26 +21,27 @@ def measure(step, sync, every=16):
     """Runs step() until the window is over; the rate is of the steps that were done, not queued."""
     folder, name, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
     path = os.path.join(folder, name)
-    try:
-        for _ in range(3 * every):
+
+    def work():
+        for _ in range(every):
             step()
         sync()
+
+    try:
+        for _ in range(3):
+            work()
         write(path + ".ready", "")
         go = os.path.join(folder, "go")
         while not os.path.exists(go):
-            # At work already: what happens in the window is what goes on, not how it begins.
-            step()
-            sync()
+            # At work already, in the same way: what happens in the window is what goes on, not how it begins.
+            work()
         begin = float(open(go).read())
         while time.time() < begin:
-            step()
-            sync()
+            work()
         started = time.time()
         steps = 0
         while time.time() < started + seconds:
-            for _ in range(every):
-                step()
-            sync()
+            work()
             steps += every
         elapsed = time.time() - started
         write(path + ".json", json.dumps({"steps": steps, "seconds": elapsed, "rate": steps / elapsed}))
