@@ -4,7 +4,7 @@
 _aliquot_view_words() {
   local command=$1
   case ${command##*/} in
-    scontrol) echo hold ping release requeue requeuehold resume show suspend update version wait_job write ;;
+    scontrol) echo hold ping release requeue requeuehold resume show suspend top update version wait_job write ;;
     seff) squeue --me -h -t all -o %i 2>/dev/null; echo last ;;
     aliquot)
       echo doctor down gpus logs shims sim status up why \
