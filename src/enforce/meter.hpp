@@ -1,7 +1,7 @@
-// GPU time by sampling: at most every ten milliseconds one launch is bracketed by two events. The mean
-// time of a launch, times the launches counted, is what the job used; never more than the time that
-// passed. Works under MPS, where nothing else tells one client from another. Kernels and graphs
-// have a mean each.
+// GPU time by sampling: at most every ten milliseconds one launch is bracketed by two events. The
+// mean time of a launch, times the launches counted, is what the job used; never more than the time
+// that passed. Works under MPS, where nothing else tells one client from another. Kernels and
+// graphs have a mean each.
 #pragma once
 
 #include "enforce/driver.hpp"

@@ -37,8 +37,8 @@ struct JobContext {
   // these names is meant for the engine that runs the script.
   std::string commands = {};
   std::string socket = {};
-  Environment extra = {};                    // of the enforcement, MPS, …; wins over all
-  std::string preload = {};                  // for the front of LD_PRELOAD
+  Environment extra = {};    // of the enforcement, MPS, …; wins over all
+  std::string preload = {};  // for the front of LD_PRELOAD
 };
 
 // For the script of a batch job: user (spec.environment, or the login environment with it on top)
