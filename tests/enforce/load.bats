@@ -3,13 +3,10 @@
 bats_require_minimum_version 1.5.0
 load ../standin/helper
 
-setup_file() {
-  [[ -x $ALIQUOT_BIN/../tests/enforce/make_grant ]] || skip "this preset builds no test programs"
-}
-
 # grant BYTES: runs what follows it in a job that may hold so much of the first GPU.
 grant() {
   local uuid
+  [[ -x $ALIQUOT_BIN/../tests/enforce/make_grant ]] || skip "this preset builds no test programs"
   uuid=$(nvidia-smi -L | sed -n 's/.*UUID: \(.*\))/\1/p' | head -1)
   "$ALIQUOT_BIN/../tests/enforce/make_grant" "$dir/grant" "$uuid" "$1"
 }
@@ -29,8 +26,8 @@ usage() { "$ALIQUOT_BIN/../tests/enforce/make_grant" "$dir/grant"; }
 }
 
 @test "a client of MPS is limited and measured like any other" {
-  nvidia-cuda-mps-control -d
   grant $((2 << 30))
+  nvidia-cuda-mps-control -d
   run -0 in_job "$load" --mem 9G --grow --json
   bytes=$(field allocated <<<"$output")
   ((bytes > 1400 << 20 && bytes <= 1522 << 20))
