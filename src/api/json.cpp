@@ -194,7 +194,15 @@ void write_string(std::string& out, std::string_view text) {
 }
 
 // Sparse: a field that has its default is left out, as the reader fills it in anyway.
-enum class Style : std::uint8_t { full, sparse };
+// Brief: besides, what a table of jobs does not show is left out.
+enum class Style : std::uint8_t { full, sparse, brief };
+
+// Is it one of the texts of a job that make up half of it?
+bool is_detail(const JobInfo& job, const std::string& field) {
+  return &field == &job.command || &field == &job.work_dir || &field == &job.std_out ||
+         &field == &job.std_err || &field == &job.std_in || &field == &job.submit_host ||
+         &field == &job.comment || &field == &job.reason_detail;
+}
 
 template <Style style, class T>
 void write(std::string& out, const T& value);
@@ -209,7 +217,11 @@ void write_struct(std::string& out, const T& value) {
     if constexpr (kIsOptional<Field>) {
       if (!field) return;
     }
-    if constexpr (style == Style::sparse) {
+    if constexpr (style == Style::brief && std::same_as<T, JobInfo> &&
+                  std::same_as<Field, std::string>) {
+      if (is_detail(value, field)) return;
+    }
+    if constexpr (style != Style::full) {
       if constexpr (kIsVector<Field> || kIsMap<Field>) {
         if (field.empty()) return;
       } else if constexpr (std::equality_comparable<Field>) {
@@ -334,19 +346,24 @@ Result<void> read(const json::value& from, T& to) {
 
 }  // namespace
 
-JobListWriter::JobListWriter(std::size_t expected) : text_("{\"jobs\":[") {
+JobListWriter::JobListWriter(std::size_t expected, bool brief)
+    : text_("{\"jobs\":["), brief_(brief) {
   constexpr std::size_t kUsualJob = 400;
   text_.reserve(64 + expected * kUsualJob);
 }
 
 void JobListWriter::add(const JobInfo& job) {
   if (!std::exchange(first_, false)) text_ += ',';
-  write<Style::sparse>(text_, job);
+  if (brief_) {
+    write<Style::brief>(text_, job);
+  } else {
+    write<Style::sparse>(text_, job);
+  }
 }
 
 void JobListWriter::add(const JobInfo& job, const std::string& reason_detail) {
   add(job);
-  if (reason_detail.empty()) return;
+  if (brief_ || reason_detail.empty()) return;
   text_.back() = ',';  // the object goes on
   text_ += "\"reason_detail\":";
   write_string(text_, reason_detail);

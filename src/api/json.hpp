@@ -30,7 +30,8 @@ struct JobList {
 // The same text as to_json(JobList), job by job, without a list of all of them in memory.
 class JobListWriter {
  public:
-  explicit JobListWriter(std::size_t expected);
+  // Brief: without command, files, comment and sentences, which a table of the queue does not show.
+  explicit JobListWriter(std::size_t expected, bool brief = false);
   void add(const JobInfo& job);
   // With this reason_detail instead of its own, which must be empty.
   void add(const JobInfo& job, const std::string& reason_detail);
@@ -38,6 +39,7 @@ class JobListWriter {
 
  private:
   std::string text_;
+  bool brief_;
   bool first_ = true;
 };
 

@@ -80,5 +80,25 @@ RC_GTEST_PROP(Json, TextSurvives, (const std::string& name, const std::vector<st
   RC_ASSERT(back->environment == env);
 }
 
+TEST(Json, ABriefListLeavesOutWhatATableDoesNotShow) {
+  JobInfo job;
+  job.id = 7;
+  job.name = "train";
+  job.command = "/home/me/train.sh";
+  job.work_dir = "/home/me";
+  job.reason = "Priority";
+  JobListWriter brief(1, true);
+  brief.add(job, "jobs before it wait");
+  const auto read = from_json<JobList>(brief.take());
+  ASSERT_TRUE(read);
+  ASSERT_EQ(read->jobs.size(), 1U);
+  EXPECT_EQ(read->jobs[0].name, "train");
+  EXPECT_EQ(read->jobs[0].reason, "Priority");
+  EXPECT_EQ(read->jobs[0].command + read->jobs[0].work_dir + read->jobs[0].reason_detail, "");
+  JobListWriter whole(1);
+  whole.add(job, "jobs before it wait");
+  EXPECT_EQ(from_json<JobList>(whole.take())->jobs.at(0).reason_detail, "jobs before it wait");
+}
+
 }  // namespace
 }  // namespace aliquot::api

@@ -99,7 +99,8 @@ void ApiServer::get(const net::Request& request, const std::vector<std::string>&
   }
   if (path[1] != "jobs") return respond(not_here());
   if (path.size() == 2) {
-    auto jobs = engine_.list(caller, value(request, "id"), value(request, "user"));
+    auto jobs = engine_.list(caller, value(request, "id"), value(request, "user"),
+                             request.query.contains("brief"));
     return respond(jobs ? net::Response{200, std::move(*jobs)} : error_response(jobs.error()));
   }
   const std::string& id = path[2];

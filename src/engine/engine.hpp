@@ -170,8 +170,9 @@ class Engine final : public ExecutorEvents {
 
   // --- engine_view
   // Everything in the queue or lately over, as JSON (api::JobList): the queue may be long, and no
-  // copy of it is made.
-  Answer<std::string> list(const Caller& caller, const std::string& id, const std::string& user);
+  // copy of it is made. Brief: as api::JobListWriter says.
+  Answer<std::string> list(const Caller& caller, const std::string& id, const std::string& user,
+                           bool brief = false);
   Answer<api::JobInfo> show(const Caller& caller, const std::string& id);
   Answer<std::string> script(const Caller& caller, const std::string& id);
   void wait(const Caller& caller, const std::string& id, Ended ended);

@@ -45,7 +45,7 @@ std::string Engine::wait_sentence(const Job& job) const {
 }
 
 Answer<std::string> Engine::list(const Caller& caller, const std::string& id,
-                                 const std::string& user) {
+                                 const std::string& user, bool brief) {
   if (const auto fine = admit(caller); !fine) return tl::make_unexpected(fine.error());
   AccountingQuery query;
   query.only_over = true;
@@ -60,7 +60,7 @@ Answer<std::string> Engine::list(const Caller& caller, const std::string& id,
     }
   }
   auto over = require_value(store_.query(query, false));
-  api::JobListWriter list(over.size() + jobs_.size());
+  api::JobListWriter list(over.size() + jobs_.size(), brief);
   for (api::JobInfo& job : over) {
     if (!user.empty() && job.user != user) continue;
     redact(caller, job);
@@ -71,7 +71,7 @@ Answer<std::string> Engine::list(const Caller& caller, const std::string& id,
     if (query.id && job.info.id != *query.id && job.info.array_job_id != *query.id) continue;
     const auto steps = steps_.find(live);
     if (owns(caller, job.info) && steps == steps_.end()) {
-      list.add(job.info, wait_sentence(job));
+      list.add(job.info, brief ? std::string() : wait_sentence(job));
       continue;
     }
     api::JobInfo shown = job.info;

@@ -273,6 +273,9 @@ int show(const Voice& voice, Options& options) {
   } else if (filter.ids.empty() && filter.uids.size() == 1) {
     target += "?user=" + net::percent_encode(user_name(Uid(filter.uids.front())));
   }
+  if (!options.json && options.view.format == kSqueueFormat) {
+    target += target.find('?') == target.npos ? "?brief" : "&brief";
+  }
   auto list = daemon->get<api::JobList>(target);
   if (!list) return load_failed(kPrefix, list.error());
   if (one && list->jobs.empty()) {
