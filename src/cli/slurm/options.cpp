@@ -56,8 +56,13 @@ bool is_node_count(std::string_view text) {
   return most && *most >= *least && *most <= INT32_MAX;
 }
 
+// Slurm's words, and for our own options what is expected.
 Refusal invalid(const OptionRow& row) {
-  return {kBadValue, fmt::format("Invalid --{} specification", row.name)};
+  const std::string_view name = row.name;
+  const std::string_view expected = name == "gpu-mem"     ? ": a size above zero, as 8G"
+                                    : name == "gpu-share" ? ": above 0 and up to 100%, as 25%"
+                                                          : "";
+  return {kBadValue, fmt::format("Invalid --{} specification{}", name, expected)};
 }
 
 Parsed<void> check(const OptionRow& row, std::string_view value) {

@@ -115,8 +115,9 @@ TEST(OptionSet, RefusesBadValuesInSlurmsWords) {
            Case{"begin", "someday", 255, "Invalid --begin specification"},
            Case{"signal", "NOPE@5", 255, "Invalid --signal specification"},
            Case{"open-mode", "x", 255, "Invalid --open-mode specification"},
-           Case{"gpu-share", "0", 255, "Invalid --gpu-share specification"},
-           Case{"gpu-mem", "0", 255, "Invalid --gpu-mem specification"},
+           Case{"gpu-share", "0", 255,
+                "Invalid --gpu-share specification: above 0 and up to 100%, as 25%"},
+           Case{"gpu-mem", "0", 255, "Invalid --gpu-mem specification: a size above zero, as 8G"},
            Case{"nodes", "a", 255, "\"a\" is not a valid node count"},
            Case{"ntasks", "0", 1, "Invalid numeric value \"0\" for --ntasks."},
        }) {
