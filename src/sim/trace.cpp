@@ -26,13 +26,13 @@ Result<std::string> parse_name(const CsvReader& reader, std::size_t column) {
   return name;
 }
 
-// `A|B`, each once.
+// `A|B`, as it is written: naming a model twice makes another kind of pod, as in published results.
 Result<std::vector<std::string>> parse_models(const CsvReader& reader, std::size_t column) {
   std::vector<std::string> models;
   if (reader.field(column).empty()) return models;
   for (const auto part : split(reader.field(column), '|')) {
     if (part.empty()) return reader.wrong(column, "has an empty model: write A|B");
-    if (std::find(models.begin(), models.end(), part) == models.end()) models.emplace_back(part);
+    models.emplace_back(part);
   }
   return models;
 }

@@ -35,7 +35,7 @@ TEST(Trace, ReadsPodsWithAndWithoutModels) {
       "a,1,1,1,460,\nb,1,1,8,1000,A|B|A\nc,1,1,0,0,A\n",
       "f");
   ASSERT_TRUE(pods.has_value()) << pods.error().message;
-  EXPECT_THAT((*pods)[1].models, ElementsAre("A", "B"));
+  EXPECT_THAT((*pods)[1].models, ElementsAre("A", "B", "A"));
   EXPECT_TRUE((*pods)[2].models.empty());
   EXPECT_EQ(requested_milli((*pods)[0]), 460);
   EXPECT_EQ(requested_milli((*pods)[1]), 8000);

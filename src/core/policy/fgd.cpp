@@ -38,8 +38,12 @@ class Fgd final : public Policy {
     std::int64_t cpus = 0;
     std::int64_t milli = 0;  // on each GPU; 0: CPU only
     std::uint32_t count = 0;
+    std::vector<std::string> names;  // of models, as they were asked for
     std::uint64_t models = 0;
     double weight = 0;
+
+    // The published kinds: requests that name their models differently are not the same.
+    [[nodiscard]] auto kind() const { return std::tie(cpus, milli, count, names); }
   };
   struct Choice {
     double score = -1;
@@ -61,20 +65,26 @@ class Fgd final : public Policy {
       const auto shape = cluster.shape(entry.request);
       if (!shape) continue;  // a model that this cluster does not have
       if (!std::isnormal(entry.weight) || entry.weight < 0) continue;
+      if (!std::isfinite(total + entry.weight)) continue;
       total += entry.weight;
-      const Typical kind{shape->cpus.value(), asked_milli(cluster, *shape), shape->count,
-                         shape->models, entry.weight};
-      const auto same = std::ranges::find_if(typical_, [&](const Typical& other) {
-        return std::tie(other.cpus, other.milli, other.count, other.models) ==
-               std::tie(kind.cpus, kind.milli, kind.count, kind.models);
-      });
+      Typical kind{shape->cpus.value(),
+                   asked_milli(cluster, *shape),
+                   shape->count,
+                   entry.request.gpus ? entry.request.gpus->models : std::vector<std::string>(),
+                   shape->models,
+                   entry.weight};
+      const auto same = std::ranges::find_if(
+          typical_, [&](const Typical& other) { return other.kind() == kind.kind(); });
       if (same == typical_.end()) {
-        typical_.push_back(kind);
+        typical_.push_back(std::move(kind));
       } else {
         same->weight += kind.weight;
       }
     }
-    std::ranges::stable_sort(typical_, std::ranges::greater{}, &Typical::weight);
+    // Of two kinds equally frequent the larger one is the more typical.
+    std::ranges::sort(typical_, [](const Typical& a, const Typical& b) {
+      return a.weight != b.weight ? a.weight > b.weight : a.kind() > b.kind();
+    });
     double kept = 0;
     const auto last = std::ranges::find_if(typical_, [&](const Typical& kind) {
       if (kept >= kTypicalPart * total) return true;
@@ -82,7 +92,7 @@ class Fgd final : public Policy {
       return false;
     });
     typical_.erase(last, typical_.end());
-    for (Typical& kind : typical_) kind.weight /= kept;
+    for (Typical& kind : typical_) kind.weight = kind.weight / total / (kept / total);
   }
 
   // The share's milli on the first GPU that could hold it: exact where compute was asked for.
@@ -101,31 +111,53 @@ class Fgd final : public Policy {
     return static_cast<std::int64_t>(published::kGpuMilli);
   }
 
+  // Summed by what is lacking, as published: where a placement changes nothing, what rounding
+  // leaves of it decides between 49 and 50 points.
   [[nodiscard]] double fragments() const {
     std::int64_t idle = 0;
     for (const std::int64_t left : view_.left) idle += left;
-    double sum = 0;
+    double both = 0;
+    double gpus = 0;
+    double cpus = 0;
+    double asks_none = 0;
+    double asks_none_lacks_cpus = 0;
+    double model = 0;
     for (const Typical& kind : typical_) {
+      const bool enough_cpus = kind.cpus <= view_.cpus;
+      const auto all = kind.weight * static_cast<double>(idle);
+      if (kind.count == 0) {
+        (enough_cpus ? asks_none : asks_none_lacks_cpus) += all;
+        continue;
+      }
       std::int64_t unfit = 0;
       std::uint32_t fitting = 0;
-      if (kind.count > 0 && kind.cpus <= view_.cpus) {
-        for (std::size_t gpu = 0; gpu < view_.left.size(); ++gpu) {
-          if (view_.left[gpu] >= kind.milli && ((kind.models >> view_.models[gpu]) & 1U) != 0) {
-            ++fitting;
-          } else {
-            unfit += view_.left[gpu];
-          }
+      bool right_model = false;
+      for (std::size_t gpu = 0; gpu < view_.left.size(); ++gpu) {
+        const bool right = ((kind.models >> view_.models[gpu]) & 1U) != 0;
+        right_model = right_model || right;
+        if (right && view_.left[gpu] >= kind.milli) {
+          ++fitting;
+        } else {
+          unfit += view_.left[gpu];
         }
       }
-      const bool runs = kind.count > 0 && fitting >= kind.count;
-      sum += kind.weight * static_cast<double>(runs ? unfit : idle);
+      if (!right_model) {
+        model += all;
+      } else if (fitting < kind.count) {
+        (enough_cpus ? gpus : both) += all;
+      } else if (!enough_cpus) {
+        cpus += all;
+      } else {
+        gpus += kind.weight * static_cast<double>(unfit);
+      }
     }
-    return sum;
+    return both + gpus + cpus + asks_none + asks_none_lacks_cpus + model;
   }
 
   // The gain in the published scale: whole points of 100 times a sigmoid.
   [[nodiscard]] double gain(double before) const {
-    return static_cast<int>(100 / (1 + std::exp((fragments() - before) / published::kGpuMilli)));
+    const double part = 1 / (1 + std::exp((fragments() - before) / published::kGpuMilli));
+    return static_cast<int>(part * 100);
   }
 
   Choice best(const Cluster& cluster, const Shape& shape, const Candidates& fit) {

@@ -166,6 +166,39 @@ TEST(Fgd, KnowsTheMostFrequentKindsUpTo95Percent) {
   }
 }
 
+// As published: of kinds equally frequent at the end of the 95 % those that ask for most CPUs
+// count, then those that ask for most of a GPU, and the order of the profile does not matter.
+TEST(Fgd, OfEquallyFrequentKindsTheLargerIsTypical) {
+  const Cluster cluster = cluster_of({node("n0", gpus(2))});
+  const Request huge = part(300, kOneCpu * 64);
+  const Profile kept = {{part(500), 90}, {huge, 5}};
+  for (const Request& small : {part(900, kOneCpu), part(200, kOneCpu * 64)}) {
+    const Profile profile = {{part(500), 90}, {small, 5}, {huge, 5}};
+    const Profile reversed(profile.rbegin(), profile.rend());
+    for (const Request& request : {part(500), part(200, kOneCpu), wholes(1)}) {
+      EXPECT_EQ(score("fgd", cluster, request, profile), score("fgd", cluster, request, kept));
+      EXPECT_EQ(score("fgd", cluster, request, reversed), score("fgd", cluster, request, kept));
+    }
+  }
+}
+
+// As published: a kind is what was asked for, so the same models written differently are two kinds,
+// and may both be too rare.
+TEST(Fgd, ModelsNamedDifferentlyAreDifferentKinds) {
+  const Cluster cluster = cluster_of({node("n0", gpus(2))});
+  const std::string model = cluster.node(0).gpus[0].model;
+  Profile profile = {{part(500), 1800}, {part(100, kOneCpu * 64), 90}};
+  profile.push_back({wholes(1, {model}), 49});
+  profile.push_back({wholes(1, {model, model}), 49});
+  // Without a CPU the second kind loses all 1500 that are left: 100 sigmoid(-1.5 * 90/1890) = 48.2
+  EXPECT_EQ(score("fgd", cluster, part(500, kOneCpu), profile), 48);
+  // As one kind they would be more frequent than it and lose 500: 100 sigmoid(-0.5 * 98/1898)
+  // = 49.4
+  profile.pop_back();
+  profile.back().weight = 98;
+  EXPECT_EQ(score("fgd", cluster, part(500, kOneCpu), profile), 49);
+}
+
 TEST(Fgd, TakesProfilesOfAnyKind) {
   const Cluster cluster = cluster_of({node("n0", gpus(2))});
   const double nan = std::numeric_limits<double>::quiet_NaN();
@@ -178,6 +211,8 @@ TEST(Fgd, TakesProfilesOfAnyKind) {
   Profile half_bad = halves();
   half_bad.push_back({wholes(2), nan});
   EXPECT_EQ(score("fgd", cluster, part(500), half_bad), 43);
+  const double most = std::numeric_limits<double>::max();
+  EXPECT_EQ(score("fgd", cluster, part(500), {{part(500), most}, {wholes(1), most}}), 50);
 }
 
 }  // namespace
