@@ -23,12 +23,13 @@ _aliquot() {
           return
         fi
         ;;
+      --order) words="own published" ;;
       --seeds | --arrived | --overcommit | --scale | --jobs | --workload | --seed | --*-count | --share | --multi | --cpu-only | --spec)
         return
         ;;
       *)
         case $sub in
-          replay) words="--nodes --pods --policy --seeds --arrived --overcommit --scale --jobs --expected --workload --json --help --help-all" ;;
+          replay) words="--nodes --pods --policy --seeds --order --arrived --overcommit --scale --jobs --expected --workload --json --help --help-all" ;;
           generate) words="--nodes --pods --seed --nodes-count --pods-count --share --multi --cpu-only --spec --help --help-all" ;;
           shell)
             words="--echo --help --help-all"

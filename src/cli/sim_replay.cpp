@@ -22,6 +22,7 @@ struct Options {
   std::string pods_file;
   std::string policy = "aliquot";
   std::string seeds = "42-51";
+  std::string order = "own";
   std::string arrived = "130";
   std::string overcommit = "1";
   std::string scale = "1";
@@ -49,10 +50,14 @@ Result<Arguments> parse_arguments(const Options& options) {
   }
   arguments.plan.policies = TRY(sim::parse_policies(options.policy));
   arguments.plan.seeds = TRY(sim::parse_seeds(options.seeds));
+  arguments.plan.draw = TRY(sim::parse_draw(options.order));
   arguments.plan.arrived = TRY(parse_count("--arrived", options.arrived, 1, 1'000));
   arguments.plan.jobs = static_cast<unsigned>(TRY(parse_count("--jobs", options.jobs, 1, 256)));
   arguments.compute_limit = TRY(parse_factor("--overcommit", options.overcommit));
   arguments.scale = TRY(parse_count("--scale", options.scale, 1, 1'000));
+  if (arguments.plan.draw == sim::Draw::published && arguments.scale != 1) {
+    return fail(Error::Code::invalid_argument, "--order published goes without --scale");
+  }
   return arguments;
 }
 
@@ -131,6 +136,8 @@ void add_sim_replay(CLI::App& parent, Invocation& invocation) {
   command->add_option("--policy", options->policy, "Policies, a,b or all (see 'sim policies')")
       ->capture_default_str();
   command->add_option("--seeds", options->seeds, "Seeds, as 42-51, 7 or 1,3,5")
+      ->capture_default_str();
+  command->add_option("--order", options->order, "Orders that seeds draw: own or published")
       ->capture_default_str();
   command
       ->add_option("--arrived", options->arrived, "Stop at so many percent of the GPUs asked for")

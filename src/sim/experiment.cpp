@@ -65,8 +65,8 @@ Result<Outcome> run_plan(const Workload& workload, const Plan& plan, const Watch
     for (std::size_t i = next++; i < total && !progress.stop; i = next++) {
       const std::size_t policy = i % plan.policies.size();
       const std::size_t seed = i / plan.policies.size();
-      auto result =
-          replay(workload, plan.policies[policy], plan.seeds[seed], plan.arrived, progress);
+      const auto order = draw_order(workload, plan.draw, plan.seeds[seed], plan.arrived);
+      auto result = replay(workload, plan.policies[policy], order, plan.arrived, progress);
       if (!result) progress.stop = true;
       results[policy * plan.seeds.size() + seed] = std::move(result);
     }

@@ -17,6 +17,7 @@ namespace aliquot::sim {
 struct Plan {
   std::vector<std::string> policies;
   std::vector<std::uint64_t> seeds;
+  Draw draw = Draw::own;       // what a seed means
   std::int64_t arrived = 130;  // percent
   unsigned jobs = 1;           // threads
 };

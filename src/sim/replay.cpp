@@ -9,7 +9,6 @@
 #include "core/index.hpp"
 #include "core/ledger.hpp"
 #include "core/policy.hpp"
-#include "sim/random.hpp"
 
 namespace aliquot::sim {
 namespace {
@@ -30,6 +29,7 @@ class Sampler {
 
   void step(std::int64_t arrived_milli, std::int64_t allocated_milli) {
     const std::int64_t percent = (200 * arrived_milli + total_) / (2 * total_);
+    last_ = allocated_milli;
     while (next_ < means_.size() && means_[next_].arrived < percent) {
       // One large pod in a small cluster may jump over a point: then what it led to stands for it.
       if (means_[next_].steps == 0) means_[next_].add(allocated_milli);
@@ -40,10 +40,12 @@ class Sampler {
     }
   }
 
+  // A point that the last pod did not reach is what that pod led to.
   [[nodiscard]] std::vector<Point> points() const {
     std::vector<Point> points;
     for (const auto& mean : means_) {
-      const double milli = mean.sum / static_cast<double>(std::max<std::int64_t>(1, mean.steps));
+      const double milli =
+          mean.steps > 0 ? mean.sum / static_cast<double>(mean.steps) : static_cast<double>(last_);
       points.push_back({mean.arrived, 100 * milli / static_cast<double>(total_)});
     }
     return points;
@@ -62,6 +64,7 @@ class Sampler {
   std::vector<Mean> means_;
   std::size_t next_ = 0;
   std::int64_t total_;
+  std::int64_t last_ = 0;
 };
 
 }  // namespace
@@ -76,29 +79,12 @@ std::vector<std::int64_t> points_up_to(std::int64_t arrived) {
   return points;
 }
 
-std::vector<std::uint32_t> draw_arrivals(const Workload& workload, std::int64_t arrived,
-                                         Random& random) {
-  const std::int64_t wanted = workload.gpus * kMilliPerGpu * arrived / 100;
-  std::vector<std::uint32_t> order = workload.pods;
-  random.shuffle(order);
-  std::vector<std::uint32_t> arrivals;
-  std::int64_t milli = 0;
-  for (std::size_t i = 0; milli < wanted; ++i) {
-    const auto kind =
-        i < order.size() ? order[i] : workload.pods[random.below(workload.pods.size())];
-    arrivals.push_back(kind);
-    milli += workload.kinds[kind].milli;
-  }
-  return arrivals;
-}
-
-Result<ReplayResult> replay(const Workload& workload, std::string_view policy, std::uint64_t seed,
+Result<ReplayResult> replay(const Workload& workload, std::string_view policy, const Order& order,
                             std::int64_t arrived, Progress& progress) {
-  Random random(seed);
-  auto nodes = workload.nodes;
-  random.shuffle(nodes);
+  std::vector<core::Node> nodes;
+  nodes.reserve(order.nodes.size());
+  for (const auto node : order.nodes) nodes.push_back(workload.nodes[node]);
   core::Ledger ledger(TRY(core::Cluster::create(std::move(nodes))));
-  const auto arrivals = draw_arrivals(workload, arrived, random);
   const std::int64_t total_milli = workload.gpus * kMilliPerGpu;
   Sampler sampler(points_up_to(arrived), total_milli);
 
@@ -117,7 +103,7 @@ Result<ReplayResult> replay(const Workload& workload, std::string_view policy, s
   std::int64_t arrived_milli = 0;
   std::int64_t allocated_milli = 0;
   std::int64_t told_milli = 0;
-  for (const auto kind : arrivals) {
+  for (const auto kind : order.arrivals) {
     ++result.decisions;
     if (shapes[kind]) {
       if (auto placement = index.place(*shapes[kind])) {

@@ -1,8 +1,6 @@
-// One replay: the published protocol on the real core. Nodes stand in an order drawn by the seed,
-// so that ties between them are broken at random; pods only arrive, in an order drawn by the seed,
-// and after the last one pods drawn from the list follow until enough GPUs have been asked for.
-// Each pod is tried once. Single-threaded; nothing is shared between replays but the workload,
-// which is only read, and Progress.
+// One replay: the published protocol on the real core. Nodes stand in a drawn order, so that ties
+// between them are broken at random; pods only arrive. Each is tried once. Single-threaded; nothing
+// is shared between replays but the workload, which is only read, and Progress.
 #pragma once
 
 #include <atomic>
@@ -13,6 +11,7 @@
 
 #include "base/result.hpp"
 #include "base/time.hpp"
+#include "sim/order.hpp"
 #include "sim/workload.hpp"
 
 namespace aliquot::sim {
@@ -41,11 +40,8 @@ struct ReplayResult {
 // 130 where it goes that far, and its end.
 std::vector<std::int64_t> points_up_to(std::int64_t arrived);
 
-// The kinds of the pods that arrive, in order.
-std::vector<std::uint32_t> draw_arrivals(const Workload& workload, std::int64_t arrived,
-                                         class Random& random);
-
-Result<ReplayResult> replay(const Workload& workload, std::string_view policy, std::uint64_t seed,
+// `order` was drawn for the same workload, up to `arrived` percent.
+Result<ReplayResult> replay(const Workload& workload, std::string_view policy, const Order& order,
                             std::int64_t arrived, Progress& progress);
 
 }  // namespace aliquot::sim

@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "sim/experiment.hpp"
-#include "sim/random.hpp"
 #include "sim/synthetic.hpp"
 
 namespace aliquot::sim {
@@ -36,7 +35,8 @@ Workload uniform(std::int64_t nodes, std::int64_t gpus, TracePod pod, Compute li
 ReplayResult run(const Workload& workload, std::string_view policy, std::uint64_t seed = 1,
                  std::int64_t arrived = 130) {
   Progress progress;
-  return replay(workload, policy, seed, arrived, progress).value();
+  const auto order = draw_order(workload, Draw::own, seed, arrived);
+  return replay(workload, policy, order, arrived, progress).value();
 }
 
 TEST(Replay, ReportsThePublishedPointsAndItsEnd) {
@@ -44,22 +44,6 @@ TEST(Replay, ReportsThePublishedPointsAndItsEnd) {
   EXPECT_THAT(points_up_to(105), ElementsAre(90, 95, 100, 105));
   EXPECT_THAT(points_up_to(50), ElementsAre(50));
   EXPECT_THAT(points_up_to(140), ElementsAre(90, 95, 100, 110, 120, 130, 140));
-}
-
-TEST(Replay, ArrivesEveryPodOnceBeforeAnyTwice) {
-  const auto workload = small(100, 50);
-  Random random(3);
-  const auto arrivals = draw_arrivals(workload, 130, random);
-  ASSERT_GT(arrivals.size(), workload.pods.size());
-  auto first = std::vector(arrivals.begin(), arrivals.begin() + 50);
-  auto pods = workload.pods;
-  std::sort(first.begin(), first.end());
-  std::sort(pods.begin(), pods.end());
-  EXPECT_EQ(first, pods);
-  std::int64_t milli = 0;
-  for (const auto kind : arrivals) milli += workload.kinds[kind].milli;
-  EXPECT_GE(milli, workload.gpus * 1300);
-  EXPECT_LT(milli - workload.kinds[arrivals.back()].milli, workload.gpus * 1300);
 }
 
 // Shares of 600 m leave 400 m on every GPU: exactly 60 % can be allocated, whoever places them.
@@ -101,15 +85,30 @@ TEST(Replay, OnePodMayJumpOverPoints) {
   for (const auto& point : result.points) EXPECT_DOUBLE_EQ(point.allocated, 100);
 }
 
+// The published order leaves out the pod that would be too much, so its end may fall short.
+TEST(Replay, APointThatIsNotReachedIsWhatTheLastPodLedTo) {
+  const auto workload = uniform(1, 8, {"p", CpuMilli(1), mib(1), 1, 1000, {}});
+  const auto order = draw_order(workload, Draw::published, 1, 130);
+  EXPECT_EQ(order.arrivals.size(), 10U);
+  Progress progress;
+  const auto result = replay(workload, "aliquot", order, 130, progress).value();
+  EXPECT_EQ(result.points.back().arrived, 130);
+  EXPECT_DOUBLE_EQ(result.points.back().allocated, 100);
+}
+
 TEST(Replay, StopsWhenTold) {
   Progress progress;
   progress.stop = true;
-  EXPECT_TRUE(replay(small(100, 1000), "best-fit", 1, 130, progress).value().stopped);
+  const auto workload = small(100, 1000);
+  const auto order = draw_order(workload, Draw::own, 1, 130);
+  EXPECT_TRUE(replay(workload, "best-fit", order, 130, progress).value().stopped);
 }
 
 TEST(Replay, AnUnknownPolicyIsAnError) {
   Progress progress;
-  EXPECT_FALSE(replay(small(), "none", 1, 130, progress).has_value());
+  const auto workload = small();
+  const auto order = draw_order(workload, Draw::own, 1, 130);
+  EXPECT_FALSE(replay(workload, "none", order, 130, progress).has_value());
 }
 
 RC_GTEST_PROP(Replay, NeverAllocatesMoreThanArrivedOrThereIs, ()) {

@@ -77,6 +77,7 @@ std::string format_heading(const Report& report) {
                           report.workload.gpus, report.workload.pods_name,
                           report.workload.pods.size(), report.workload.kinds.size());
   text += fmt::format("seeds {}", format_seeds(plan.seeds));
+  if (plan.draw == Draw::published) text += ", orders as published";
   if (report.compute_limit != kWholeGpu) {
     text += fmt::format(", compute over-committed {} times", factor(report.compute_limit));
   }
@@ -201,12 +202,14 @@ std::string format_json(const Report& report) {
   std::string text = fmt::format(
       "{{\"nodes\": {{\"name\": {}, \"nodes\": {}, \"gpus\": {}}}, "
       "\"pods\": {{\"name\": {}, \"pods\": {}, \"kinds\": {}}}, "
-      "\"seeds\": [{}], \"arrived\": {}, \"overcommit\": {}, \"scale\": {}, \"jobs\": {}, "
+      "\"seeds\": [{}], \"order\": \"{}\", \"arrived\": {}, \"overcommit\": {}, \"scale\": {}, "
+      "\"jobs\": {}, "
       "\"peak_memory_bytes\": {}, \"policies\": [",
       json_string(workload.nodes_name), workload.nodes.size(), workload.gpus,
       json_string(workload.pods_name), workload.pods.size(), workload.kinds.size(),
-      fmt::join(report.plan.seeds, ", "), report.plan.arrived, factor(report.compute_limit),
-      report.scale, report.plan.jobs, report.outcome.peak_memory_bytes);
+      fmt::join(report.plan.seeds, ", "), to_string(report.plan.draw), report.plan.arrived,
+      factor(report.compute_limit), report.scale, report.plan.jobs,
+      report.outcome.peak_memory_bytes);
   Joiner policies(text);
   for (const auto& policy : report.outcome.policies) policies.next() += policy_json(report, policy);
   text += "]";

@@ -151,6 +151,19 @@ CSV
   refuses 2 "--workload goes with --expected" sim replay --workload x
 }
 
+@test "orders: our own, and those of published results" {
+  run replay --policy fgd --seeds 1 --order published
+  [ "$status" -eq 0 ]
+  [[ "$output" == *"seeds 1, orders as published"* ]]
+  replay --policy best-fit,fgd --seeds 1-5 --order published --json | results | sed "s|\"order\": \"[a-z]*\"||" >published
+  replay --policy best-fit,fgd --seeds 1-5 --order own --json | results | sed "s|\"order\": \"[a-z]*\"||" >own
+  replay --policy best-fit,fgd --seeds 1-5 --json | results | sed "s|\"order\": \"[a-z]*\"||" >default
+  ! cmp -s published own
+  cmp own default
+  refuses 2 "no order 'publishd'; did you mean 'published'?" sim replay --order publishd
+  refuses 2 "--order published goes without --scale" sim replay --order published --scale 2
+}
+
 @test "impossible seeds" {
   refuses 2 "42 is less than 51" sim replay --seeds 51-42
   refuses 2 "more than 10000" sim replay --seeds 1-999999999999
