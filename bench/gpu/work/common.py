@@ -1,14 +1,19 @@
 """What the workers share: they say when they are warm, begin together, and write what they did in the window.
 
-usage of a worker: WORKER FOLDER NAME SECONDS
+usage of a worker: WORKER FOLDER NAME SECONDS [TURN/TURNS]
 FOLDER/NAME.ready appears when it is warm; it begins at the time in FOLDER/go (seconds since the epoch), and writes
-FOLDER/NAME.json at the end. A worker that fails writes why into FOLDER/NAME.error.
+FOLDER/NAME.json at the end. A worker that fails writes why into FOLDER/NAME.error. With TURN/TURNS it works in every
+TURNS-th half second only, and rests while others have theirs: what two of them do then differs by the workers, not by
+how the machine feels.
 """
 import json
 import os
 import sys
 import time
 import traceback
+
+
+TURN = 0.5  # seconds
 
 
 def write(path, text):
@@ -21,6 +26,7 @@ def measure(step, sync, every=16):
     """Runs step() until the window is over; the rate is of the steps that were done, not queued."""
     folder, name, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
     path = os.path.join(folder, name)
+    turn, turns = (int(n) for n in (sys.argv[4] if len(sys.argv) > 4 else "0/1").split("/"))
 
     def work():
         for _ in range(every):
@@ -38,12 +44,16 @@ def measure(step, sync, every=16):
         begin = float(open(go).read())
         while time.time() < begin:
             work()
-        started = time.time()
-        steps = 0
-        while time.time() < started + seconds:
+        steps = elapsed = 0
+        while time.time() < begin + seconds:
+            wait = (turn - (time.time() - begin) / TURN) % turns
+            if 0 < wait <= turns - 1:
+                time.sleep(wait * TURN)
+                work()  # out of its sleep
+            started = time.time()
             work()
             steps += every
-        elapsed = time.time() - started
+            elapsed += time.time() - started
         write(path + ".json", json.dumps({"steps": steps, "seconds": elapsed, "rate": steps / elapsed}))
     except BaseException:
         write(path + ".error", traceback.format_exc())
