@@ -53,13 +53,13 @@ std::string about(spank_t handle) {
   gid_t gid = 0;
   spank_get_item(handle, S_JOB_UID, &uid);
   spank_get_item(handle, S_JOB_GID, &gid);
-  std::string gpus = variable(handle, "SLURM_JOB_GPUS");
-  if (gpus.empty()) gpus = variable(handle, "SLURM_STEP_GPUS");
   return "job=" + std::to_string(item(handle, S_JOB_ID)) +
          "\nstep=" + std::to_string(item(handle, S_JOB_STEPID)) + "\nuid=" + std::to_string(uid) +
          "\ngid=" + std::to_string(gid) +
          "\ntasks=" + std::to_string(item(handle, S_JOB_LOCAL_TASK_COUNT)) +
-         "\nrestarts=" + std::to_string(item(handle, S_SLURM_RESTART_COUNT)) + "\ngpus=" + gpus +
+         "\nrestarts=" + std::to_string(item(handle, S_SLURM_RESTART_COUNT)) +
+         "\njob_gpus=" + variable(handle, "SLURM_JOB_GPUS") +
+         "\nstep_gpus=" + variable(handle, "SLURM_STEP_GPUS") +
          "\nshards=" + variable(handle, "SLURM_SHARDS_ON_NODE") + "\n";
 }
 
