@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 
 #include "slurm/plugins/spank/plugin.hpp"
 
@@ -34,18 +35,16 @@ bool has_gpu(spank_t handle) {
   return false;
 }
 
-std::string place(spank_t handle, const Settings& settings) {
+// From slurmd's own environment, where several run on one machine; nothing of the user's.
+std::string place(const Settings& settings) {
   std::string socket = settings.socket;
   const auto at = socket.find("%n");
   if (at == std::string::npos) return socket;
-  std::string node = variable(handle, "SLURMD_NODENAME");
-  if (node.empty()) {
-    char host[256] = "";
-    gethostname(host, sizeof host - 1);
-    node = host;
-    node = node.substr(0, node.find('.'));
-  }
-  return socket.replace(at, 2, node);
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  const char* name = std::getenv("SLURMD_NODENAME");
+  const std::string node = name != nullptr ? name : host;
+  return socket.replace(at, 2, node.substr(0, node.find('.')));
 }
 
 std::string about(spank_t handle) {
@@ -103,7 +102,7 @@ void enter_step(spank_t handle, const Settings& settings) {
   constexpr std::uint32_t kPending = 0xfffffffd;
   const std::uint32_t step = item(handle, S_JOB_STEPID);
   if (step == kExtern || step == kPending || !has_gpu(handle)) return;
-  const std::string socket = place(handle, settings);
+  const std::string socket = place(settings);
   const Answer answer = ask_agent(socket, "/v1/slurm/grant", about(handle), settings.timeout_ms);
   if (answer.status == 200) {
     told = true;
@@ -132,7 +131,7 @@ void enter_task(spank_t handle) {
 void leave_step(spank_t handle, const Settings& settings) {
   if (!told) return;
   // Once: where it does not arrive the agent sees by itself that this process has ended.
-  (void)ask_agent(place(handle, settings), "/v1/slurm/exit", about(handle), 0);
+  (void)ask_agent(place(settings), "/v1/slurm/exit", about(handle), 0);
 }
 
 }  // namespace aliquot::spank
