@@ -1,4 +1,4 @@
-// How a GPU request is booked under Slurm: as shards, each of them one unit of GPU memory, so that
+// How a GPU request is booked under Slurm: as shards, each about one unit of GPU memory, so that
 // slurmctld packs GPU by GPU with its own code. Compute needs no second resource: a share books the
 // more of what its memory and its compute take, and so the compute promised on a GPU stays within
 // the over-commit factor whatever else is booked there. Pure. The same rules stand in
@@ -23,7 +23,7 @@ namespace aliquot::slurm {
 struct GpuModel {
   std::string name;
   Bytes memory;
-  std::int64_t shards = 0;         // of one GPU; shards_of() says how many
+  std::int64_t shards = 1;         // of one GPU: shards_of() in settings.hpp
   std::int64_t most_per_node = 1;  // GPUs on the node that has the most of them
 };
 
@@ -44,7 +44,7 @@ struct SiteTable {
   std::vector<GpuModel> models = {};
   std::vector<Partition> partitions = {};
   std::string default_partition = {};
-  Bytes unit = gib(1);              // of GPU memory, that one shard is
+  Bytes unit = gib(1);              // what the shards were counted in: shards_of()
   Compute overcommit = kWholeGpu;   // compute promised on a GPU at most
   std::int64_t mps_per_gpu = 100;   // what a user's mps:P counts in
   std::int64_t shards_per_gpu = 8;  // what a user's shard:K counts in
@@ -57,16 +57,13 @@ struct SiteTable {
 // Whether the numbers make sense, and stay where Lua's are exact.
 Result<void> check(const SiteTable& site);
 
-// How many shards a GPU with this memory has: what is left over beyond the last is not shared.
-std::int64_t shards_of(Bytes gpu_memory, Bytes unit);
-
 using What = std::variant<core::WholeGpu, core::Amounts, core::Tickets>;
 
 // The shards that `what` books on a GPU of this model; nothing where it is more than that GPU.
 std::optional<std::int64_t> shards_for(const What& what, const GpuModel& model,
                                        const SiteTable& site);
 
-// What a job that booked so many shards may take there: what it asked for, and of the memory that
+// What a job that booked so many shards may take there: what it asked for, and of memory that
 // follows in proportion no more than was booked. Nothing where it is more than that GPU.
 std::optional<core::Portion> promised(const What& what, std::int64_t booked, const GpuModel& model,
                                       const SiteTable& site);

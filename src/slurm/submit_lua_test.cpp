@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "core/request_words.hpp"
 #include "slurm/lua_host_test.hpp"
+#include "slurm/settings.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -112,7 +113,7 @@ TEST_P(SubmitLua, BooksShares) {
   EXPECT_EQ(called_.text("tres_per_job"), "");
   EXPECT_EQ(called_.text("min_nodes"), "1");
   EXPECT_EQ(submit({{"tres_per_node", "gres:fpga:1,gres:mps:25"}}),
-            "shard:35,gres:fpga:1 | aliquot: mps:25");
+            "shard:35,fpga:1 | aliquot: mps:25");
   EXPECT_EQ(submit({{"tres_per_node", "mps:25"}, {"min_nodes", 2}, {"num_tasks", 8}}),
             "shard:35 | aliquot: mps:25");
 }
@@ -449,9 +450,10 @@ std::string any_share() {
 SiteTable any_site() {
   auto site = *rc::gen::element(old_site(), new_site());
   site.overcommit = Compute(*rc::gen::element<std::int64_t>(10'000, 12'345, 20'000, 100'000));
-  site.unit = *rc::gen::element(gib(1), mib(1), Bytes(999'999'937), gib(7));
+  const auto unit = *rc::gen::element(gib(1), mib(1), Bytes(999'999'937), gib(7));
+  if (*rc::gen::arbitrary<bool>()) site.models.front().memory = gib(41);
   site.mps_per_gpu = *rc::gen::element<std::int64_t>(100, 7, 999'983);
-  for (auto& model : site.models) model.shards = shards_of(model.memory, site.unit);
+  for (auto& model : site.models) model.shards = shards_of(model.memory, unit);
   return site;
 }
 
