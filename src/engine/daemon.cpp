@@ -1,14 +1,11 @@
 #include "engine/daemon.hpp"
 
-#include <fcntl.h>
 #include <grp.h>
 #include <malloc.h>
 #include <sched.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
-#include <sys/file.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -19,9 +16,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -30,10 +25,11 @@
 
 #include "base/text.hpp"
 #include "engine/api_server.hpp"
-#include "engine/enforcer.hpp"
-#include "engine/monitor.hpp"
 #include "engine/stepd_executor.hpp"
 #include "net/server.hpp"
+#include "node/enforcer.hpp"
+#include "node/folder.hpp"
+#include "node/monitor.hpp"
 #include "node/spawn.hpp"
 
 namespace aliquot::engine {
@@ -66,13 +62,6 @@ std::string SystemUsers::group_name(node::Gid gid) {
   group* found = nullptr;
   ::getgrgid_r(gid.value(), &entry, buffer.data(), buffer.size(), &found);
   return found == nullptr ? std::to_string(gid.value()) : std::string(found->gr_name);
-}
-
-std::string read_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
 }
 
 WallTime boot_time() {
@@ -108,96 +97,10 @@ Machine find_machine(const Settings& settings, std::vector<gpu::Device> gpus, bo
   return machine;
 }
 
-// The state folder is one daemon's. The lock goes with the process, however it ends.
-Result<node::Fd> lock_state(const std::filesystem::path& state) {
-  const std::string path = state / "lock";
-  node::Fd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!lock) {
-    return fail(Error::Code::unavailable, "cannot open {}: {}", quote(path), std::strerror(errno));
-  }
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    return fail(Error::Code::already_exists, "another daemon (pid {}) uses the state folder {}",
-                read_line(path), quote(state.string()));
-  }
-  const std::string pid = std::to_string(::getpid()) + "\n";
-  if (::ftruncate(lock.get(), 0) != 0 ||
-      ::write(lock.get(), pid.data(), pid.size()) != std::ssize(pid)) {
-    return fail(Error::Code::unavailable, "cannot write {}: {}", quote(path), std::strerror(errno));
-  }
-  return lock;
-}
-
-Result<void> make_folder(const std::filesystem::path& path, mode_t mode) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) {
-    return fail(Error::Code::unavailable, "cannot create {}: {}", quote(path.string()),
-                error.message());
-  }
-  struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
-    return fail(Error::Code::failed_state, "{} is no folder", quote(path.string()));
-  }
-  // In a folder of somebody else's all we keep there would be theirs.
-  if (status.st_uid != ::getuid()) {
-    return fail(Error::Code::permission_denied, "{} belongs to another user", quote(path.string()));
-  }
-  if (::chmod(path.c_str(), mode) != 0) {
-    return fail(Error::Code::permission_denied, "cannot set the mode of {}: {}",
-                quote(path.string()), std::strerror(errno));
-  }
-  return {};
-}
-
-// What this node can do to hold jobs to their shares.
-Result<std::unique_ptr<Enforcer>> make_enforcer(const DaemonOptions& options,
-                                                const gpu::Devices& devices,
-                                                const std::vector<gpu::Device>& gpus,
-                                                const std::optional<gpu::StandIn>& standin) {
-  const Settings& settings = options.settings;
-  EnforcerOptions enforcer{
-      .run = options.run,
-      .library = settings.library.empty() ? options.library.string() : settings.library,
-      .facts = {.enabled = settings.enforce,
-                .driver_version = devices.driver_version(),
-                .compute_limit = settings.compute_limit,
-                .kill_escapes = settings.escape == "kill"},
-      .gpus = gpus,
-      .mps = nullptr};
-  core::EnforcementFacts& facts = enforcer.facts;
-  facts.domain = core::parse_fault_domain(settings.fault_domain).value_or(core::FaultDomain::user);
-  const std::string library = enforcer.library;
-  if (::access(library.c_str(), R_OK) != 0) {
-    facts.no_library = fmt::format("there is no {}", library);
-  } else if (library.find_first_of(" :$") != std::string::npos) {
-    facts.no_library = fmt::format("{} has a space, a colon or a '$' in its name", library);
-  }
-  if (const auto program = gpu::find_mps_control(standin)) {
-    std::vector<std::string> variables;
-    if (standin) {
-      variables = gpu::environment(*standin);
-      variables.push_back("LD_LIBRARY_PATH=" + standin->directory.string());
-    }
-    enforcer.mps = gpu::open_mps(*program, std::move(variables));
-  } else {
-    facts.no_mps = program.error().message;
-  }
-  if (gpus.empty()) facts.no_mps = "there is no GPU";
-  std::error_code error;
-  if (!std::filesystem::exists(options.run, error)) {
-    TRY(make_folder(options.run, ::getuid() == 0 ? 0711 : 0700));
-  }
-  for (const core::Backend& backend : core::list_backends(facts)) {
-    spdlog::info("enforcement: {}: {}{}", backend.name,
-                 backend.used ? "" : "not used: ", backend.detail);
-  }
-  return Enforcer::create(std::move(enforcer));
-}
-
 class Daemon {
  public:
   Daemon(const DaemonOptions& options, std::unique_ptr<gpu::Devices> devices,
-         std::unique_ptr<node::Cgroups> cgroups, std::unique_ptr<Enforcer> enforcer,
+         std::unique_ptr<node::Cgroups> cgroups, std::unique_ptr<node::Enforcer> enforcer,
          StepdOptions stepd)
       : options_(options),
         devices_(std::move(devices)),
@@ -246,7 +149,7 @@ class Daemon {
     if (!groups) return;
     const auto running = engine_->running();
     for (const JobId id : *groups) {
-      if (std::ranges::find(running, id, &Engine::RunningJob::id) == running.end()) {
+      if (std::ranges::find(running, id, &node::RunningJob::id) == running.end()) {
         (void)cgroups_->remove({id});
       }
     }
@@ -278,8 +181,8 @@ class Daemon {
 
   void sample() {
     monitor_.post([this, running = engine_->running()] {
-      auto views = look_at_gpus(*devices_, running, *cgroups_);
-      std::vector<Escape> escapes;
+      auto views = node::look_at_gpus(*devices_, running, node::fenced_by(*cgroups_, running));
+      std::vector<node::Escape> escapes;
       if (views) escapes = enforcer_->inspect(*views);
       enforcer_->tick();
       asio::post(context_, [this, views = std::move(views), escapes]() mutable {
@@ -288,8 +191,8 @@ class Daemon {
     });
   }
 
-  void sampled(Result<std::vector<GpuView>> views, const std::vector<Escape>& escapes) {
-    for (const Escape& escape : escapes) spdlog::warn("job {}: {}", escape.job, escape.what);
+  void sampled(Result<std::vector<node::GpuView>> views, const std::vector<node::Escape>& escapes) {
+    for (const node::Escape& escape : escapes) spdlog::warn("job {}: {}", escape.job, escape.what);
     engine_->report(escapes);
     if (views) {
       engine_->observe(std::move(*views));
@@ -318,7 +221,7 @@ class Daemon {
   SystemUsers users_;
   std::unique_ptr<gpu::Devices> devices_;
   std::unique_ptr<node::Cgroups> cgroups_;
-  std::unique_ptr<Enforcer> enforcer_;
+  std::unique_ptr<node::Enforcer> enforcer_;
   asio::io_context context_{1};
   asio::signal_set signals_;
   asio::steady_timer due_;
@@ -329,7 +232,7 @@ class Daemon {
   StepdExecutor executor_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<ApiServer> api_;
-  Worker monitor_{"aq-monitor"};
+  node::Worker monitor_{"aq-monitor"};
 };
 
 }  // namespace
@@ -337,9 +240,9 @@ class Daemon {
 Result<void> run_daemon(const DaemonOptions& options, const std::function<void()>& ready) {
   const bool root = ::getuid() == 0;
   // Users walk through to their script, and see nothing on the way.
-  TRY(make_folder(options.state, root ? 0711 : 0700));
-  TRY(make_folder(options.state / "jobs", root ? 0711 : 0700));
-  const node::Fd lock = TRY(lock_state(options.state));
+  TRY(node::make_own_folder(options.state, root ? 0711 : 0700));
+  TRY(node::make_own_folder(options.state / "jobs", root ? 0711 : 0700));
+  const node::Fd lock = TRY(node::lock_folder(options.state));
   ::umask(0077);
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
@@ -381,7 +284,17 @@ Result<void> run_daemon(const DaemonOptions& options, const std::function<void()
                      .standin = standin,
                      .gpus = gpus,
                      .enforce_cpus = !devices->simulated() && !settings.cpus};
-  auto enforcer = TRY(make_enforcer(options, *devices, gpus, standin));
+  // The machine's own is the socket's folder as well, made already.
+  if (!std::filesystem::exists(options.run)) {
+    TRY(node::make_own_folder(options.run, root ? 0711 : 0700));
+  }
+  auto enforcer = TRY(node::open_enforcer(
+      options.run, settings.library.empty() ? options.library.string() : settings.library,
+      {.enabled = settings.enforce,
+       .domain = core::parse_fault_domain(settings.fault_domain).value_or(core::FaultDomain::user),
+       .compute_limit = settings.compute_limit,
+       .kill_escapes = settings.escape == "kill"},
+      *devices, gpus, standin));
   Daemon daemon(options, std::move(devices), std::move(cgroups), std::move(enforcer),
                 std::move(stepd));
   return daemon.run(std::move(machine), ready);

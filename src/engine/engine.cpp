@@ -118,8 +118,8 @@ std::optional<WallTime> Engine::next_due() const {
   return due;
 }
 
-std::vector<Engine::RunningJob> Engine::running() const {
-  std::vector<RunningJob> jobs;
+std::vector<node::RunningJob> Engine::running() const {
+  std::vector<node::RunningJob> jobs;
   for (const JobId id : ledger_.jobs()) {
     const Job& job = jobs_.at(id);
     jobs.push_back({id, Uid(job.info.uid), job.mark});
@@ -135,8 +135,8 @@ std::vector<api::JobInfo> Engine::active() const {
   return jobs;
 }
 
-void Engine::report(const std::vector<Escape>& escapes) {
-  for (const Escape& escape : escapes) {
+void Engine::report(const std::vector<node::Escape>& escapes) {
+  for (const node::Escape& escape : escapes) {
     Job* job = find(escape.job);
     if (job == nullptr || !core::is_active(job->state)) continue;
     job->info.reason_detail = escape.what;
@@ -144,13 +144,13 @@ void Engine::report(const std::vector<Escape>& escapes) {
   }
 }
 
-void Engine::observe(std::vector<GpuView> views) {
+void Engine::observe(std::vector<node::GpuView> views) {
   views_stale_ = false;
   core::Cluster& cluster = ledger_.cluster();
   const std::uint64_t version = cluster.version();
   std::unordered_map<JobId, std::int64_t> memory;
   for (std::size_t gpu = 0; gpu < views.size() && gpu < machine_.gpus.size(); ++gpu) {
-    const GpuView& view = views[gpu];
+    const node::GpuView& view = views[gpu];
     Bytes foreign(0);
     for (const api::GpuProcess& process : view.processes) {
       if (!process.job_id) foreign += Bytes(process.memory);
@@ -165,7 +165,7 @@ void Engine::observe(std::vector<GpuView> views) {
     GpuUse& use = gpu_use_[id];
     std::int64_t utilisation = 0;
     for (const api::GpuHold& held : job.info.gpus) {
-      for (const GpuView& view : views) {
+      for (const node::GpuView& view : views) {
         if (view.sample.id.value() == held.uuid) utilisation += view.sample.utilisation.value();
       }
     }

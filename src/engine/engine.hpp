@@ -33,6 +33,8 @@
 #include "engine/settings.hpp"
 #include "engine/store.hpp"
 #include "gpu/devices.hpp"
+#include "node/enforcer.hpp"
+#include "node/monitor.hpp"
 
 namespace aliquot::engine {
 
@@ -64,18 +66,6 @@ struct Machine {
   Bytes memory;
   WallTime boot = {};
   std::vector<gpu::Device> gpus = {};
-};
-
-// What the monitor saw of one GPU.
-struct GpuView {
-  gpu::Sample sample;
-  std::vector<api::GpuProcess> processes;
-};
-
-// A process that a job's limits do not reach.
-struct Escape {
-  JobId job;
-  std::string what;  // a sentence without its end
 };
 
 // Users' names, from the machine's database; a fake for tests.
@@ -181,18 +171,13 @@ class Engine final : public ExecutorEvents {
   [[nodiscard]] api::ClusterInfo cluster_info() const;
 
   // --- the monitor's
-  void observe(std::vector<GpuView> views);
+  void observe(std::vector<node::GpuView> views);
   void observe_failure();
-  struct RunningJob {
-    JobId id;
-    Uid uid;
-    std::string mark;
-  };
-  [[nodiscard]] std::vector<RunningJob> running() const;
+  [[nodiscard]] std::vector<node::RunningJob> running() const;
   // What runs, as it was started.
   [[nodiscard]] std::vector<api::JobInfo> active() const;
   // Shown by `aliquot why` and status, and kept with the job.
-  void report(const std::vector<Escape>& escapes);
+  void report(const std::vector<node::Escape>& escapes);
 
   // --- the driver's
   // Starts what can start, commits, then acts and answers.
@@ -308,7 +293,7 @@ class Engine final : public ExecutorEvents {
   std::unordered_map<JobId, std::map<std::int64_t, api::StepInfo>> steps_;  // that run
   std::unordered_map<JobId, std::int64_t> next_step_;
   std::unordered_map<JobId, std::vector<Ended>> waiting_;
-  std::vector<GpuView> views_;
+  std::vector<node::GpuView> views_;
   bool views_stale_ = false;
   struct GpuUse {  // what a running job used of its GPUs so far
     std::int64_t samples = 0;

@@ -332,7 +332,7 @@ TEST_F(EngineTest, PartitionsLimitTime) {
 TEST_F(EngineTest, PlacesAroundForeignProcesses) {
   settings.policy = "least-occupied";
   crash();
-  std::vector<GpuView> views(4);
+  std::vector<node::GpuView> views(4);
   for (std::size_t i = 0; i < 4; ++i) views[i].sample.id = GpuId("GPU-" + std::to_string(i));
   views[0].processes = {
       {.pid = 1, .user = "x", .command = "y", .memory = gib(1).value(), .job_id = {}}};

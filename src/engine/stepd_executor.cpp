@@ -37,8 +37,8 @@ struct StepdExecutor::Watch {
   std::optional<asio::posix::stream_descriptor> stepd;
 };
 
-StepdExecutor::StepdExecutor(asio::io_context& context, node::Cgroups& cgroups, Enforcer& enforcer,
-                             StepdOptions options)
+StepdExecutor::StepdExecutor(asio::io_context& context, node::Cgroups& cgroups,
+                             node::Enforcer& enforcer, StepdOptions options)
     : context_(context), cgroups_(cgroups), enforcer_(enforcer), options_(std::move(options)) {}
 
 StepdExecutor::~StepdExecutor() { stopping_ = true; }
@@ -86,7 +86,7 @@ Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
   if (spec.login_environment) {
     user = node::merge(node::login_environment(identity).environment, user);
   }
-  Enforcer::Enforced enforced = TRY(enforcer_.grant(job));
+  node::Enforcer::Enforced enforced = TRY(enforcer_.grant(job));
   tell_enforced(job, enforced.words);
   node::JobContext context{.job = job,
                            .spec = spec,
@@ -158,7 +158,7 @@ void StepdExecutor::let_go(JobId job, std::int64_t attempt) {
 void StepdExecutor::start(StartOrder order) {
   const JobId id(order.job.id);
   watches_[id] = std::make_unique<Watch>();
-  Worker& worker =
+  node::Worker& worker =
       order.spec.login_environment ? logins_ : launchers_[next_launcher_++ % launchers_.size()];
   worker.post([this, id, order = std::move(order)] {
     auto stepd = launch(order);
@@ -264,7 +264,7 @@ Result<std::vector<std::string>> StepdExecutor::admit(const StartOrder& order, n
     TRY(cgroups_.add(group, caller));
   }
   // A server that has to be started keeps the loop waiting, for some 20 ms.
-  const Enforcer::Enforced enforced = TRY(enforcer_.grant(order.job));
+  const node::Enforcer::Enforced enforced = TRY(enforcer_.grant(order.job));
   tell_enforced(order.job, enforced.words);
   return node::allocation_environment({.job = order.job,
                                        .spec = order.spec,
@@ -290,7 +290,7 @@ Result<std::vector<std::string>> StepdExecutor::admit_step(const StepOrder& orde
     TRY(cgroups_.create(group, limits));
     TRY(cgroups_.add(group, order.caller));
   }
-  const Enforcer::Enforced enforced = enforcer_.of(JobId(order.job.id));
+  const node::Enforcer::Enforced enforced = enforcer_.of(JobId(order.job.id));
   return node::step_environment({.job = order.job,
                                  .spec = order.spec,
                                  .cluster = options_.cluster,
@@ -338,7 +338,7 @@ void StepdExecutor::end_allocation(const Job& job, Millis patience) {
   // A thread of its own: the patience of one must not keep the others waiting.
   auto& worker = enders_[job.id()];
   if (worker) return;
-  worker = std::make_unique<Worker>("aq-end");
+  worker = std::make_unique<node::Worker>("aq-end");
   worker->post([this, id = job.id(), mark = job.mark, attempt = job.info.restarts, patience] {
     const SystemClock clock;
     const auto left = [&] { return node::find_processes({.mark = mark}); };

@@ -17,12 +17,12 @@
 #include <string>
 #include <vector>
 
-#include "engine/enforcer.hpp"
 #include "engine/executor.hpp"
-#include "engine/worker.hpp"
 #include "gpu/devices.hpp"
 #include "node/cgroup.hpp"
+#include "node/enforcer.hpp"
 #include "node/job_directory.hpp"
+#include "node/worker.hpp"
 
 namespace boost::asio {
 class io_context;
@@ -45,7 +45,7 @@ struct StepdOptions {
 
 class StepdExecutor final : public Executor {
  public:
-  StepdExecutor(boost::asio::io_context& context, node::Cgroups& cgroups, Enforcer& enforcer,
+  StepdExecutor(boost::asio::io_context& context, node::Cgroups& cgroups, node::Enforcer& enforcer,
                 StepdOptions options);
   ~StepdExecutor() override;
 
@@ -84,7 +84,7 @@ class StepdExecutor final : public Executor {
 
   boost::asio::io_context& context_;
   node::Cgroups& cgroups_;
-  Enforcer& enforcer_;
+  node::Enforcer& enforcer_;
   StepdOptions options_;
   ExecutorEvents* events_ = nullptr;
   std::function<void()> settled_;
@@ -93,13 +93,13 @@ class StepdExecutor final : public Executor {
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
   // Last, so that they are joined before anything they use goes.
   std::atomic<bool> stopping_ = false;
-  std::map<JobId, std::unique_ptr<Worker>> enders_;
+  std::map<JobId, std::unique_ptr<node::Worker>> enders_;
   // A start is mostly waiting for a new process: several go on side by side.
-  std::array<Worker, 4> launchers_{Worker("aq-launch-0"), Worker("aq-launch-1"),
-                                   Worker("aq-launch-2"), Worker("aq-launch-3")};
+  std::array<node::Worker, 4> launchers_{node::Worker("aq-launch-0"), node::Worker("aq-launch-1"),
+                                         node::Worker("aq-launch-2"), node::Worker("aq-launch-3")};
   std::size_t next_launcher_ = 0;
-  Worker logins_{"aq-login"};  // profiles of users may take seconds
-  Worker keeper_{"aq-keep"};   // commands, removal, killing
+  node::Worker logins_{"aq-login"};  // profiles of users may take seconds
+  node::Worker keeper_{"aq-keep"};   // commands, removal, killing
 };
 
 }  // namespace aliquot::engine

@@ -1,12 +1,8 @@
 // aliquotd: reads its options and settings, says what is wrong with them, and runs the daemon.
-#include <fcntl.h>
 #include <getopt.h>
 #include <pwd.h>
-#include <spdlog/sinks/basic_file_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -19,6 +15,7 @@
 
 #include "base/text.hpp"
 #include "engine/daemon.hpp"
+#include "node/service.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -89,36 +86,6 @@ Result<void> make_socket_folder(const fs::path& folder) {
                 quote(folder.string()));
   }
   return {};
-}
-
-// Beside us in the build tree, or where a package puts it.
-fs::path find_part(const std::vector<fs::path>& places, const fs::path& fallback) {
-  std::error_code error;
-  const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const fs::path& place : places) {
-    if (fs::exists(here / place, error)) return fs::weakly_canonical(here / place, error);
-  }
-  return fallback;
-}
-
-// Our child goes on; we wait until it listens, or has said why not.
-std::optional<int> go_to_background(int& ready) {
-  std::array<int, 2> pipe{};
-  if (::pipe2(pipe.data(), O_CLOEXEC) != 0) return say("cannot make a pipe");
-  const pid_t child = ::fork();
-  if (child < 0) return say("cannot fork");
-  if (child == 0) {
-    ::close(pipe[0]);
-    ::setsid();
-    ready = pipe[1];
-    return std::nullopt;
-  }
-  ::close(pipe[1]);
-  char byte = 0;
-  if (::read(pipe[0], &byte, 1) == 1) return 0;
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return 1;
 }
 
 int run(int argc, char** argv) {
@@ -200,17 +167,20 @@ int run(int argc, char** argv) {
   options.run = fs::absolute(options.run).lexically_normal();
   options.socket = fs::absolute(options.socket);
   options.state = fs::absolute(options.state);
-  options.stepd = find_part(
+  options.stepd = node::find_part(
       {"aliquot-stepd", "../libexec/aliquot/aliquot-stepd", "../lib/aliquot/aliquot-stepd"},
       "/usr/libexec/aliquot/aliquot-stepd");
-  options.library = find_part({"../lib/libaliquot.so", "../lib/aliquot/libaliquot.so"},
-                              "/usr/lib/aliquot/libaliquot.so");
-  options.standin = find_part({"../standin", "../lib/aliquot/standin"}, "/usr/lib/aliquot/standin");
-  options.commands = find_part({"../libexec/aliquot/commands"}, "");
+  options.library = node::find_part({"../lib/libaliquot.so", "../lib/aliquot/libaliquot.so"},
+                                    "/usr/lib/aliquot/libaliquot.so");
+  options.standin =
+      node::find_part({"../standin", "../lib/aliquot/standin"}, "/usr/lib/aliquot/standin");
+  options.commands = node::find_part({"../libexec/aliquot/commands"}, "");
 
-  int ready = -1;
+  node::Background background;
   if (!foreground) {
-    if (const auto status = go_to_background(ready)) return *status;
+    const auto status = background.enter();
+    if (!status) return say(status.error().message);
+    if (*status) return **status;
   }
   std::string log = options.settings.log_file;
   if (log.empty() && !foreground) {
@@ -218,28 +188,11 @@ int run(int argc, char** argv) {
     fs::create_directories(options.state, error);
     log = options.state / "aliquotd.log";
   }
-  try {
-    const mode_t mask = ::umask(0077);
-    auto logger = log.empty() ? spdlog::stderr_logger_mt("aliquotd")
-                              : spdlog::basic_logger_mt("aliquotd", log);
-    ::umask(mask);
-    logger->set_level(spdlog::level::from_str(options.settings.log_level));
-    logger->flush_on(spdlog::level::info);
-    logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
-    spdlog::set_default_logger(logger);
-  } catch (const std::exception& error) {
-    return say(fmt::format("cannot log: {}", error.what()));
+  if (const auto opened = node::open_log("aliquotd", log, options.settings.log_level); !opened) {
+    return say(opened.error().message);
   }
 
-  const auto done = run_daemon(options, [&] {
-    if (ready < 0) return;
-    // From here on nobody reads what we would say.
-    const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (const int fd : {0, 1, 2}) ::dup2(null, fd);
-    ::close(null);
-    [[maybe_unused]] const auto written = ::write(ready, "r", 1);
-    ::close(ready);
-  });
+  const auto done = run_daemon(options, [&] { background.ready(); });
   if (!done) {
     if (!log.empty()) spdlog::error("{}", done.error().message);
     return say(done.error().message);

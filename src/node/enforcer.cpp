@@ -1,4 +1,4 @@
-#include "engine/enforcer.hpp"
+#include "node/enforcer.hpp"
 
 #include <signal.h>
 #include <spdlog/spdlog.h>
@@ -16,8 +16,9 @@
 #include "base/text.hpp"
 #include "enforce/abi.h"
 #include "node/file.hpp"
+#include "node/folder.hpp"
 
-namespace aliquot::engine {
+namespace aliquot::node {
 namespace {
 
 namespace fs = std::filesystem;
@@ -25,18 +26,6 @@ namespace fs = std::filesystem;
 // Beside what a job allocates the driver takes a little for it that nobody can tell beforehand.
 constexpr Bytes kSlack = mib(256);
 constexpr const char* kServerFile = "mps";  // in the grant folder: the pipe directory
-
-Result<void> make_folder(const fs::path& path, mode_t mode) {
-  if (::mkdir(path.c_str(), mode) != 0 && errno != EEXIST) {
-    return node::system_error(errno, "cannot make", path);
-  }
-  struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != ::geteuid()) {
-    return fail(Error::Code::permission_denied, "{} is not a folder of ours", path.string());
-  }
-  if (::chmod(path.c_str(), mode) != 0) return node::system_error(errno, "cannot change", path);
-  return {};
-}
 
 std::uint64_t group_of(const std::optional<fs::path>& pipes) {
   return pipes ? std::hash<std::string>{}(pipes->string()) | 1U : 0;
@@ -61,8 +50,8 @@ Enforcer::~Enforcer() = default;
 
 Result<std::unique_ptr<Enforcer>> Enforcer::create(EnforcerOptions options) {
   const mode_t mode = ::geteuid() == 0 ? 0711 : 0700;
-  TRY(make_folder(options.run / "grants", mode));
-  TRY(make_folder(options.run / "boards", mode));
+  TRY(make_own_folder(options.run / "grants", mode));
+  TRY(make_own_folder(options.run / "boards", mode));
   auto enforcer = std::unique_ptr<Enforcer>(new Enforcer(std::move(options)));
   if (enforcer->servers_) TRY(enforcer->servers_->recover());
   return enforcer;
@@ -81,7 +70,7 @@ core::EnforcementPlan Enforcer::plan(const api::JobInfo& job) const {
   return core::plan_enforcement(options_.facts, grant, std::max<std::int64_t>(job.ntasks, 1));
 }
 
-std::optional<node::LeasePlace> Enforcer::take_lease(const std::string& gpu, JobId job) {
+std::optional<LeasePlace> Enforcer::take_lease(const std::string& gpu, JobId job) {
   auto& slots = leases_[gpu];
   for (std::uint32_t slot = 0; slot < ALIQUOT_BOARD_SLOTS; ++slot) {
     if (slots.try_emplace(slot, job).second) return node::LeasePlace{boards_ / gpu, slot};
@@ -127,8 +116,8 @@ void Enforcer::describe(Held& held, const std::optional<fs::path>& pipes) const 
 }
 
 void Enforcer::keep(JobId job, Held held, const std::optional<fs::path>& pipes) {
-  const bool lease = std::ranges::any_of(
-      held.folder->gpus(), [](const node::GpuGrant& gpu) { return gpu.lease.has_value(); });
+  const bool lease = std::ranges::any_of(held.folder->gpus(),
+                                         [](const GpuGrant& gpu) { return gpu.lease.has_value(); });
   {
     const std::lock_guard lock(mutex_);
     held_.insert_or_assign(job, std::move(held));
@@ -144,16 +133,12 @@ Result<Enforcer::Enforced> Enforcer::grant(const api::JobInfo& job) {
   held.plan = plan(job);
   if (!held.plan.watchdog) return Enforced{{}, "", held.plan.words};  // nothing to hold
   const auto pipes = TRY(serve(job, held));
-  node::GrantSpec spec{.job = id,
-                       .attempt = job.restarts,
-                       .uid = Uid(job.uid),
-                       .gid = node::Gid(job.gid),
-                       .gpus = {}};
+  GrantSpec spec{
+      .job = id, .attempt = job.restarts, .uid = Uid(job.uid), .gid = Gid(job.gid), .gpus = {}};
   {
     const std::lock_guard lock(mutex_);
     for (const api::GpuHold& gpu : job.gpus) {
-      node::GpuGrant share{GpuId(gpu.uuid), Bytes(gpu.whole ? 0 : gpu.memory),
-                           Compute(gpu.compute)};
+      GpuGrant share{GpuId(gpu.uuid), Bytes(gpu.whole ? 0 : gpu.memory), Compute(gpu.compute)};
       if (held.plan.lease && !gpu.whole) share.lease = take_lease(gpu.uuid, id);
       if (!gpu.whole) held.limits[gpu.uuid] = Bytes(gpu.memory);
       spec.gpus.push_back(std::move(share));
@@ -167,18 +152,17 @@ Result<Enforcer::Enforced> Enforcer::grant(const api::JobInfo& job) {
   // side by side, and a board is made once: a second one would take the place of the first.
   {
     const std::lock_guard making(making_boards_);
-    for (const node::GpuGrant& gpu : spec.gpus) {
+    for (const GpuGrant& gpu : spec.gpus) {
       if (!gpu.lease || fs::exists(gpu.lease->board)) continue;
-      if (const auto board = node::LeaseBoard::open(gpu.lease->board); !board) {
+      if (const auto board = LeaseBoard::open(gpu.lease->board); !board) {
         return failed(board.error());
       }
     }
   }
-  auto folder = node::GrantFolder::create(grants_, spec);
+  auto folder = GrantFolder::create(grants_, spec);
   if (!folder) return failed(folder.error());
   if (pipes) {
-    if (const auto noted =
-            node::write_whole(folder->path() / kServerFile, pipes->string(), 0600, false);
+    if (const auto noted = write_whole(folder->path() / kServerFile, pipes->string(), 0600, false);
         !noted) {
       return failed(noted.error());
     }
@@ -192,7 +176,7 @@ Result<Enforcer::Enforced> Enforcer::grant(const api::JobInfo& job) {
 
 void Enforcer::adopt(const api::JobInfo& job) {
   const JobId id(job.id);
-  auto folder = node::GrantFolder::open(grants_, id);
+  auto folder = GrantFolder::open(grants_, id);
   if (!folder) {
     // It never had one, or the folder has gone with a reboot and the job with it.
     if (plan(job).watchdog && job.enforcement != "none" && !job.enforcement.empty()) {
@@ -211,7 +195,7 @@ void Enforcer::adopt(const api::JobInfo& job) {
   held.plan.library = job.enforcement.empty() ? held.plan.library : had("library");
   if (!job.enforcement.empty()) held.plan.words = job.enforcement;
   std::optional<fs::path> pipes;
-  if (const auto noted = node::read_whole(folder->path() / kServerFile); noted && servers_) {
+  if (const auto noted = read_whole(folder->path() / kServerFile); noted && servers_) {
     gpu::MpsKey key{GpuId(job.gpus.front().uuid), std::nullopt};
     if (!had("mps(gpu)")) key.user = Uid(job.uid);
     const std::lock_guard lock(mps_mutex_);
@@ -224,7 +208,7 @@ void Enforcer::adopt(const api::JobInfo& job) {
   }
   {
     const std::lock_guard lock(mutex_);
-    for (const node::GpuGrant& gpu : folder->gpus()) {
+    for (const GpuGrant& gpu : folder->gpus()) {
       if (gpu.lease) leases_[gpu.lease->board.filename()][gpu.lease->slot] = id;
     }
   }
@@ -237,9 +221,9 @@ void Enforcer::adopt(const api::JobInfo& job) {
 }
 
 void Enforcer::recovered() {
-  for (const JobId job : node::GrantFolder::list(grants_)) {
+  for (const JobId job : GrantFolder::list(grants_)) {
     const std::lock_guard lock(mutex_);
-    if (!held_.contains(job)) node::GrantFolder::remove(grants_, job);
+    if (!held_.contains(job)) GrantFolder::remove(grants_, job);
   }
 }
 
@@ -258,7 +242,7 @@ std::optional<Enforcer::Measured> Enforcer::measure(JobId job) {
   std::int64_t ns = 0;
   std::int64_t launches = 0;
   Bytes peak(0);
-  for (const node::GpuUsage& use : held->second.folder->usage()) {
+  for (const GpuUsage& use : held->second.folder->usage()) {
     ns += use.gpu_ns;
     launches += use.launches;
     peak += use.memory_peak;
@@ -280,7 +264,7 @@ void Enforcer::drop_files(JobId job) {
     std::erase_if(slots, [&](const auto& slot) { return slot.second == job; });
   }
   std::erase_if(reported_, [&](const auto& one) { return one.first == job; });
-  node::GrantFolder::remove(grants_, job);
+  GrantFolder::remove(grants_, job);
 }
 
 void Enforcer::release(JobId job, std::optional<std::int64_t> attempt) {
@@ -294,10 +278,10 @@ void Enforcer::release(JobId job, std::optional<std::int64_t> attempt) {
 
 std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views) {
   std::vector<Escape> escapes;
-  std::vector<node::ProcessRef> condemned;
+  std::vector<ProcessRef> condemned;
   const std::lock_guard lock(mutex_);
   const auto condemn = [&](std::int64_t pid) {
-    const auto process = node::read_process(node::Pid(static_cast<pid_t>(pid)));
+    const auto process = read_process(Pid(static_cast<pid_t>(pid)));
     if (process) condemned.push_back(process->ref);
   };
   const std::string_view verdict = options_.facts.kill_escapes ? "killed" : "left alone";
@@ -315,7 +299,7 @@ std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views) {
       if (!held.plan.library) continue;
       auto [known, fresh] = registered.try_emplace(job);
       if (fresh) {
-        for (const node::Pid pid : held.folder->processes()) known->second.insert(pid.value());
+        for (const Pid pid : held.folder->processes()) known->second.insert(pid.value());
       }
       if (!escaped(process, known->second)) continue;
       condemn(process.pid);
@@ -340,14 +324,14 @@ std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views) {
       }
     }
   }
-  if (options_.facts.kill_escapes) node::signal_processes(condemned, SIGKILL);
+  if (options_.facts.kill_escapes) signal_processes(condemned, SIGKILL);
   return escapes;
 }
 
 // Seen by the driver, alive, and unknown to the library.
 bool Enforcer::escaped(const api::GpuProcess& process, const std::set<std::int64_t>& registered) {
   if (registered.contains(process.pid)) return false;
-  const auto now = node::read_process(node::Pid(static_cast<pid_t>(process.pid)));
+  const auto now = read_process(Pid(static_cast<pid_t>(process.pid)));
   if (!now || now->state == 'Z' || now->state == 'X') return false;
   // One that is on its way out has left the library before the driver: its memory is gone already.
   std::ifstream file(fmt::format("/proc/{}/statm", process.pid));
@@ -381,4 +365,37 @@ void Enforcer::stop(const std::vector<api::JobInfo>& active) {
   servers_->stop_empty();
 }
 
-}  // namespace aliquot::engine
+Result<std::unique_ptr<Enforcer>> open_enforcer(const fs::path& run, const fs::path& library,
+                                                core::EnforcementFacts wish,
+                                                const gpu::Devices& devices,
+                                                const std::vector<gpu::Device>& gpus,
+                                                const std::optional<gpu::StandIn>& standin) {
+  EnforcerOptions options{
+      .run = run, .library = library, .facts = std::move(wish), .gpus = gpus, .mps = nullptr};
+  core::EnforcementFacts& facts = options.facts;
+  facts.driver_version = devices.driver_version();
+  if (::access(library.c_str(), R_OK) != 0) {
+    facts.no_library = fmt::format("there is no {}", library.string());
+  } else if (library.string().find_first_of(" :$") != std::string::npos) {
+    facts.no_library =
+        fmt::format("{} has a space, a colon or a '$' in its name", library.string());
+  }
+  if (const auto program = gpu::find_mps_control(standin)) {
+    std::vector<std::string> variables;
+    if (standin) {
+      variables = gpu::environment(*standin);
+      variables.push_back("LD_LIBRARY_PATH=" + standin->directory.string());
+    }
+    options.mps = gpu::open_mps(*program, std::move(variables));
+  } else {
+    facts.no_mps = program.error().message;
+  }
+  if (gpus.empty()) facts.no_mps = "there is no GPU";
+  for (const core::Backend& backend : core::list_backends(facts)) {
+    spdlog::info("enforcement: {}: {}{}", backend.name,
+                 backend.used ? "" : "not used: ", backend.detail);
+  }
+  return Enforcer::create(std::move(options));
+}
+
+}  // namespace aliquot::node

@@ -23,12 +23,12 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "core/enforcement.hpp"
-#include "engine/arbiter.hpp"
-#include "engine/engine.hpp"
 #include "gpu/mps.hpp"
+#include "node/arbiter.hpp"
 #include "node/grant_folder.hpp"
+#include "node/monitor.hpp"
 
-namespace aliquot::engine {
+namespace aliquot::node {
 
 struct EnforcerOptions {
   std::filesystem::path run;      // the daemon's run folder: grants/, boards/, mps/ lie in it
@@ -36,6 +36,12 @@ struct EnforcerOptions {
   core::EnforcementFacts facts;
   std::vector<gpu::Device> gpus;
   std::unique_ptr<gpu::MpsControl> mps;  // where facts says there is MPS
+};
+
+// A process that a job's limits do not reach.
+struct Escape {
+  JobId job;
+  std::string what;  // a sentence without its end
 };
 
 class Enforcer {
@@ -87,14 +93,14 @@ class Enforcer {
     std::int64_t attempt = 0;
     core::EnforcementPlan plan;
     Enforced enforced;
-    std::optional<node::GrantFolder> folder;
+    std::optional<GrantFolder> folder;
     std::map<std::string, Bytes> limits;  // by the GPU's UUID
     std::map<std::string, int> over;      // samples in a row in which it held too much
   };
 
   explicit Enforcer(EnforcerOptions options);
   [[nodiscard]] core::EnforcementPlan plan(const api::JobInfo& job) const;
-  [[nodiscard]] std::optional<node::LeasePlace> take_lease(const std::string& gpu, JobId job);
+  [[nodiscard]] std::optional<LeasePlace> take_lease(const std::string& gpu, JobId job);
   Result<std::optional<std::filesystem::path>> serve(const api::JobInfo& job, Held& held);
   void describe(Held& held, const std::optional<std::filesystem::path>& pipes) const;
   void keep(JobId job, Held held, const std::optional<std::filesystem::path>& pipes);
@@ -117,4 +123,13 @@ class Enforcer {
   Arbiter arbiter_;
 };
 
-}  // namespace aliquot::engine
+// For this node: looks for the library and for MPS, says in the log what there is. wish: the site's
+// will; what the node has is filled in.
+Result<std::unique_ptr<Enforcer>> open_enforcer(const std::filesystem::path& run,
+                                                const std::filesystem::path& library,
+                                                core::EnforcementFacts wish,
+                                                const gpu::Devices& devices,
+                                                const std::vector<gpu::Device>& gpus,
+                                                const std::optional<gpu::StandIn>& standin);
+
+}  // namespace aliquot::node

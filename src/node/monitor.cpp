@@ -1,4 +1,4 @@
-#include "engine/monitor.hpp"
+#include "node/monitor.hpp"
 
 #include <pwd.h>
 #include <sys/stat.h>
@@ -7,13 +7,14 @@
 #include <array>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
 
 #include "node/process.hpp"
 
-namespace aliquot::engine {
+namespace aliquot::node {
 namespace {
 
 std::string user_of(std::int64_t pid) {
@@ -33,7 +34,7 @@ std::string command_of(std::int64_t pid) {
   return command;
 }
 
-std::optional<uid_t> owner_of(node::Pid pid) {
+std::optional<uid_t> owner_of(Pid pid) {
   struct stat status {};
   if (::stat(fmt::format("/proc/{}", pid.value()).c_str(), &status) != 0) return std::nullopt;
   return status.st_uid;
@@ -44,7 +45,7 @@ std::optional<uid_t> owner_of(node::Pid pid) {
 bool is_our_server(const api::GpuProcess& process) {
   constexpr std::string_view kMps = "nvidia-cuda-mps";
   if (!process.command.starts_with(kMps)) return false;
-  const auto server = node::read_process(node::Pid(static_cast<pid_t>(process.pid)));
+  const auto server = read_process(Pid(static_cast<pid_t>(process.pid)));
   if (!server) return false;
   const auto parent = server->parent;
   return owner_of(parent) == ::geteuid() && command_of(parent.value()).starts_with(kMps);
@@ -52,17 +53,16 @@ bool is_our_server(const api::GpuProcess& process) {
 
 class Owners {
  public:
-  Owners(const std::vector<Engine::RunningJob>& running, node::Cgroups& cgroups)
-      : running_(running), cgroups_(cgroups) {
+  Owners(const std::vector<RunningJob>& running, const FencedJob& fenced) : fenced_(fenced) {
     for (const auto& job : running) by_mark_.emplace(job.mark, &job);
   }
 
-  std::optional<JobId> job_of(node::Pid pid) {
+  std::optional<JobId> job_of(Pid pid) {
     if (const auto job = marked(pid)) return job;
-    if (const auto job = fenced(pid)) return job;
+    if (const auto job = fenced_(pid)) return job;
     // Who has thrown its environment away still has parents.
     for (int depth = 0; depth < 64; ++depth) {
-      const auto process = node::read_process(pid);
+      const auto process = read_process(pid);
       if (!process || process->parent.value() <= 1) return std::nullopt;
       pid = process->parent;
       if (const auto job = marked(pid)) return job;
@@ -72,41 +72,41 @@ class Owners {
 
  private:
   // Anyone can write any mark into an environment of their own: only the job's user counts.
-  std::optional<JobId> marked(node::Pid pid) const {
-    const auto mark = node::environment_of(pid, node::kMarkVariable);
+  std::optional<JobId> marked(Pid pid) const {
+    const auto mark = environment_of(pid, kMarkVariable);
     if (!mark) return std::nullopt;
     const auto job = by_mark_.find(*mark);
     if (job == by_mark_.end() || owner_of(pid) != job->second->uid.value()) return std::nullopt;
     return job->second->id;
   }
-  std::optional<JobId> fenced(node::Pid pid) {
-    if (!cgroups_.available()) return std::nullopt;
-    if (!looked_) {
-      looked_ = true;
-      for (const auto& job : running_) {
-        const auto members = cgroups_.processes({job.id});
-        if (!members) continue;
-        for (const node::Pid member : *members) by_group_.emplace(member.value(), job.id);
-      }
-    }
-    const auto found = by_group_.find(pid.value());
-    if (found == by_group_.end()) return std::nullopt;
-    return found->second;
-  }
-
-  const std::vector<Engine::RunningJob>& running_;
-  node::Cgroups& cgroups_;
-  std::map<std::string, const Engine::RunningJob*> by_mark_;
-  bool looked_ = false;
-  std::unordered_map<pid_t, JobId> by_group_;
+  const FencedJob& fenced_;
+  std::map<std::string, const RunningJob*> by_mark_;
 };
 
 }  // namespace
 
+FencedJob fenced_by(Cgroups& cgroups, const std::vector<RunningJob>& running) {
+  auto members = std::make_shared<std::optional<std::unordered_map<pid_t, JobId>>>();
+  return [&cgroups, &running, members](Pid pid) -> std::optional<JobId> {
+    if (!cgroups.available()) return std::nullopt;
+    if (!*members) {
+      members->emplace();
+      for (const auto& job : running) {
+        const auto found = cgroups.processes({job.id});
+        if (!found) continue;
+        for (const Pid member : *found) (*members)->emplace(member.value(), job.id);
+      }
+    }
+    const auto found = (*members)->find(pid.value());
+    if (found == (*members)->end()) return std::nullopt;
+    return found->second;
+  };
+}
+
 Result<std::vector<GpuView>> look_at_gpus(gpu::Devices& devices,
-                                          const std::vector<Engine::RunningJob>& running,
-                                          node::Cgroups& cgroups) {
-  Owners owners(running, cgroups);
+                                          const std::vector<RunningJob>& running,
+                                          const FencedJob& fenced) {
+  Owners owners(running, fenced);
   std::unordered_map<std::int64_t, api::GpuProcess> known;  // a process may sit on several GPUs
   std::vector<GpuView> views;
   for (gpu::Sample& sample : TRY(devices.sample())) {
@@ -118,7 +118,7 @@ Result<std::vector<GpuView>> look_at_gpus(gpu::Devices& devices,
         seen.pid = process.pid;
         seen.user = user_of(process.pid);
         seen.command = command_of(process.pid);
-        const auto job = owners.job_of(node::Pid(static_cast<pid_t>(process.pid)));
+        const auto job = owners.job_of(Pid(static_cast<pid_t>(process.pid)));
         if (job) seen.job_id = job->value();
       }
       if (!seen.job_id && is_our_server(seen)) continue;
@@ -131,4 +131,4 @@ Result<std::vector<GpuView>> look_at_gpus(gpu::Devices& devices,
   return views;
 }
 
-}  // namespace aliquot::engine
+}  // namespace aliquot::node

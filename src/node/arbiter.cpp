@@ -1,4 +1,4 @@
-#include "engine/arbiter.hpp"
+#include "node/arbiter.hpp"
 
 #include <pthread.h>
 #include <signal.h>
@@ -9,7 +9,7 @@
 #include <chrono>
 #include <utility>
 
-namespace aliquot::engine {
+namespace aliquot::node {
 namespace {
 
 constexpr std::int64_t kMs = 1'000'000;
@@ -30,7 +30,7 @@ std::int64_t mono_ns() {
   return now.tv_sec * 1'000'000'000 + now.tv_nsec;
 }
 
-bool wants_gpu(const node::GpuUsage& use, std::int64_t now) {
+bool wants_gpu(const GpuUsage& use, std::int64_t now) {
   const std::int64_t since = use.last_launch_ns == 0 ? INT64_MAX : now - use.last_launch_ns;
   return since < kRecent || (since < kLongKernel && (use.launched > use.completed || use.waiting));
 }
@@ -85,14 +85,14 @@ void Arbiter::suspend(JobId job, bool suspended) {
 
 void Arbiter::enter(JobId job, std::uint64_t group) {
   leave(job);
-  auto folder = node::GrantFolder::open(grants_, job);
+  auto folder = GrantFolder::open(grants_, job);
   if (!folder) return;  // it has ended already
   for (std::size_t gpu = 0; gpu < folder->gpus().size(); ++gpu) {
-    const node::GpuGrant& grant = folder->gpus()[gpu];
+    const GpuGrant& grant = folder->gpus()[gpu];
     if (!grant.lease) continue;
     auto board = boards_.find(grant.lease->board);
     if (board == boards_.end()) {
-      auto opened = node::LeaseBoard::open(grant.lease->board);
+      auto opened = LeaseBoard::open(grant.lease->board);
       if (!opened) {
         spdlog::warn("job {}: {}: its share of compute is not held", job, opened.error().message);
         continue;
@@ -152,7 +152,7 @@ std::optional<std::int64_t> Arbiter::look() {
     }
     for (const Member& member : board.members) {
       if (seen_.contains(member.job)) continue;
-      node::GrantFolder& folder = folders_.at(member.job);
+      GrantFolder& folder = folders_.at(member.job);
       if (dead) folder.find_dead();
       seen_[member.job] = folder.usage();
     }
@@ -168,7 +168,7 @@ bool Arbiter::look_at(Board& board, std::int64_t now) {
   bool paused = false;
   for (Member& member : board.members) {
     if (suspended_.contains(member.job)) continue;
-    const node::GpuUsage& use = seen_.at(member.job).at(member.gpu);
+    const GpuUsage& use = seen_.at(member.job).at(member.gpu);
     const bool flying =
         member.flight.look(now, use.launched, use.completed, board.arbiter.paused(member.job));
     if (!wants_gpu(use, now)) continue;
@@ -204,4 +204,4 @@ bool Arbiter::look_at(Board& board, std::int64_t now) {
   return true;
 }
 
-}  // namespace aliquot::engine
+}  // namespace aliquot::node

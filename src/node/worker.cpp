@@ -1,11 +1,11 @@
-#include "engine/worker.hpp"
+#include "node/worker.hpp"
 
 #include <pthread.h>
 #include <signal.h>
 
 #include <utility>
 
-namespace aliquot::engine {
+namespace aliquot::node {
 
 Worker::Worker(const std::string& name) {
   // Signals are for the loop's thread.
@@ -48,4 +48,4 @@ void Worker::run() {
   }
 }
 
-}  // namespace aliquot::engine
+}  // namespace aliquot::node

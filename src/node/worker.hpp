@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-namespace aliquot::engine {
+namespace aliquot::node {
 
 class Worker {
  public:
@@ -31,4 +31,4 @@ class Worker {
   std::thread thread_;
 };
 
-}  // namespace aliquot::engine
+}  // namespace aliquot::node

@@ -24,7 +24,7 @@
 #include "node/grant_folder.hpp"
 #include "node/lease_board.hpp"
 
-namespace aliquot::engine {
+namespace aliquot::node {
 
 class Arbiter {
  public:
@@ -50,8 +50,8 @@ class Arbiter {
     core::FlightWatch flight = {};
   };
   struct Board {
-    explicit Board(node::LeaseBoard opened) : gates(std::move(opened)) {}
-    node::LeaseBoard gates;
+    explicit Board(LeaseBoard opened) : gates(std::move(opened)) {}
+    LeaseBoard gates;
     core::LeaseArbiter arbiter;
     core::ProportionWatch proportion;
     std::vector<Member> members;
@@ -69,8 +69,8 @@ class Arbiter {
 
   const std::filesystem::path grants_;
   std::map<std::filesystem::path, Board> boards_;
-  std::map<JobId, node::GrantFolder> folders_;
-  std::map<JobId, std::vector<node::GpuUsage>> seen_;  // in this look
+  std::map<JobId, GrantFolder> folders_;
+  std::map<JobId, std::vector<GpuUsage>> seen_;  // in this look
   std::set<JobId> suspended_;
   std::int64_t dead_looked_ns_ = 0;
 
@@ -81,4 +81,4 @@ class Arbiter {
   std::thread thread_;
 };
 
-}  // namespace aliquot::engine
+}  // namespace aliquot::node

@@ -1,0 +1,316 @@
+#include "slurm/agent/agent.hpp"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <utility>
+
+#include "api/json.hpp"
+#include "base/text.hpp"
+#include "node/file.hpp"
+#include "node/folder.hpp"
+
+namespace aliquot::slurm {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A job without a step is asked for soon, then less and less often: salloc may idle for days.
+constexpr Millis kFirstQuestion = Millis(200);
+constexpr Millis kRarest = seconds(30);
+
+// Slurm's words for a job that still is on its nodes.
+bool lives(std::string_view state) {
+  constexpr std::array<std::string_view, 7> kLiving = {
+      "RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT"};
+  return std::ranges::find(kLiving, state) != kLiving.end();
+}
+
+std::string mark_line(const std::set<node::ProcessRef>& steps, const std::string& mark) {
+  std::string text = mark + "\n";
+  for (const node::ProcessRef& step : steps) {
+    text += fmt::format("{} {}\n", step.pid.value(), step.start_time);
+  }
+  return text;
+}
+
+void set(std::string& lines, std::string_view assignment) {
+  // A line is a line: nothing that we give has one in it, and nothing else may.
+  if (assignment.find('\n') == std::string_view::npos) lines += fmt::format("set {}\n", assignment);
+}
+
+}  // namespace
+
+// The path is the kernel's, and Slurm alone makes groups there: …/slurm/uid_1000/job_7/step_0/….
+std::optional<JobId> Agent::job_by_cgroup(node::Pid pid) {
+  std::ifstream file(fmt::format("/proc/{}/cgroup", pid.value()));
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("/slurm") == std::string::npos) continue;
+    const std::size_t at = line.find("/job_");
+    if (at == std::string::npos) continue;
+    const std::string rest = line.substr(at + 5);
+    const auto id = parse_digits(rest.substr(0, rest.find('/')));
+    if (id) return JobId(*id);
+  }
+  return std::nullopt;
+}
+
+Agent::Agent(Parts parts) : parts_(std::move(parts)) {}
+
+Result<std::unique_ptr<Agent>> Agent::create(Parts parts) {
+  TRY(node::make_own_folder(parts.run / "jobs", 0700));
+  auto agent = std::unique_ptr<Agent>(new Agent(std::move(parts)));
+  TRY(agent->take_up());
+  return agent;
+}
+
+fs::path Agent::note_path(JobId job) const {
+  return parts_.run / "jobs" / std::to_string(job.value());
+}
+
+// The mark and the steps line by line, then the job as JSON.
+Result<void> Agent::note(const Job& job) const {
+  return node::write_whole(note_path(JobId(job.info.id)),
+                           mark_line(job.steps, job.mark) + api::to_json(job.info) + "\n", 0600,
+                           false);
+}
+
+Result<void> Agent::take_up() {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(parts_.run / "jobs", error)) {
+    const auto id = parse_digits(entry.path().filename().string());
+    const auto text = node::read_whole(entry.path());
+    if (!id || !text) {
+      fs::remove(entry.path(), error);  // half of a file that was being written
+      continue;
+    }
+    Job job;
+    const auto lines = split(*text, '\n');
+    job.mark = lines.front();
+    std::optional<api::JobInfo> info;
+    for (std::size_t i = 1; i < lines.size(); ++i) {
+      if (lines[i].starts_with("{")) {
+        if (auto read = api::from_json<api::JobInfo>(lines[i])) info = std::move(*read);
+        continue;
+      }
+      const auto words = split(lines[i], ' ');
+      if (words.size() != 2) continue;
+      const auto pid = parse_digits(words[0]);
+      const auto start = parse_digits(words[1]);
+      if (!pid || !start) continue;
+      job.steps.insert({node::Pid(static_cast<pid_t>(*pid)), static_cast<std::uint64_t>(*start)});
+    }
+    if (!info || info->id != *id) {
+      spdlog::warn("cannot read {}: job {} is not held any more", entry.path().string(), *id);
+      fs::remove(entry.path(), error);
+      continue;
+    }
+    job.info = std::move(*info);
+    parts_.enforcer.adopt(job.info);
+    jobs_.emplace(JobId(*id), std::move(job));
+  }
+  parts_.enforcer.recovered();
+  if (!jobs_.empty()) spdlog::info("took up {} jobs", jobs_.size());
+  return {};
+}
+
+Result<api::JobInfo> Agent::find(const StepFacts& step) {
+  const auto job = parts_.slurm.job(JobId(step.job));
+  if (!job) {
+    if (job.error().code == Error::Code::not_found) return tl::make_unexpected(job.error());
+    spdlog::warn("job {}: {}; it gets what was booked, in proportion", step.job,
+                 job.error().message);
+    return booked_grant(step, parts_.node);
+  }
+  if (job->uid != step.uid) {
+    return fail(Error::Code::permission_denied, "job {} is another user's", step.job);
+  }
+  return found_grant(*job, parts_.node);
+}
+
+Result<std::string> Agent::grant(const StepFacts& step, node::Pid stepd) {
+  const JobId id(step.job);
+  const auto process = node::read_process(stepd);
+  auto known = jobs_.find(id);
+  // Another attempt of a job that was requeued.
+  if (known != jobs_.end() && known->second.info.restarts < step.restarts) {
+    release(id);
+    known = jobs_.end();
+  }
+  if (known != jobs_.end()) {
+    Job& job = known->second;
+    if (job.info.uid != step.uid) {
+      return fail(Error::Code::permission_denied, "job {} is another user's", id);
+    }
+    if (process && job.steps.insert(process->ref).second) TRY(note(job));
+    job.patience = Millis(0);
+    return environment(job, step);
+  }
+  Job job;
+  job.info = TRY(find(step));
+  job.info.restarts = std::max(job.info.restarts, step.restarts);
+  job.mark = node::make_mark(id);
+  if (process) job.steps.insert(process->ref);
+  const node::Enforcer::Enforced enforced = TRY(parts_.enforcer.grant(job.info));
+  job.info.enforcement = enforced.words;
+  job.info.state = "RUNNING";
+  if (const auto noted = note(job); !noted) {
+    parts_.enforcer.release(id, std::nullopt);
+    return tl::make_unexpected(noted.error());
+  }
+  const Job& held = jobs_.insert_or_assign(id, std::move(job)).first->second;
+  for (const api::GpuHold& gpu : held.info.gpus) {
+    spdlog::info("job {} of user {}: GPU {} ({}), {}", id, held.info.uid, gpu.index,
+                 gpu.whole ? "whole"
+                           : fmt::format("{} MiB, {}.{:02} %", gpu.memory >> 20U, gpu.compute / 100,
+                                         gpu.compute % 100),
+                 held.info.enforcement);
+  }
+  return environment(held, step);
+}
+
+std::string Agent::environment(const Job& job, const StepFacts& step) const {
+  std::string lines;
+  set(lines, fmt::format("{}={}", node::kMarkVariable, job.mark));
+  // Those of its job that the step was given: by UUID, since an index means another GPU to who sees
+  // only some of them.
+  std::string visible;
+  for (const api::GpuHold& gpu : job.info.gpus) {
+    const auto position = std::ranges::find_if(
+        parts_.node.devices, [&](const auto& device) { return device.gpu.id.value() == gpu.uuid; });
+    const std::int64_t index = position - parts_.node.devices.begin();
+    if (!step.step_gpus.empty() &&
+        std::ranges::find(step.step_gpus, index) == step.step_gpus.end()) {
+      continue;
+    }
+    visible += (visible.empty() ? "" : ",") + gpu.uuid;
+  }
+  set(lines, "CUDA_VISIBLE_DEVICES=" + visible);
+  set(lines, "CUDA_DEVICE_ORDER=PCI_BUS_ID");
+  // Slurm's own idea of MPS, and what an outer job may have left.
+  for (const char* name : {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+                           "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"}) {
+    lines += fmt::format("unset {}\n", name);
+  }
+  const node::Enforcer::Enforced enforced = parts_.enforcer.of(JobId(job.info.id));
+  for (const std::string& assignment : enforced.environment) set(lines, assignment);
+  if (!enforced.preload.empty()) lines += fmt::format("prepend LD_PRELOAD={}\n", enforced.preload);
+  if (parts_.standin) {
+    const std::string folder = parts_.standin->directory;
+    for (const std::string& assignment : gpu::environment(*parts_.standin)) set(lines, assignment);
+    lines += fmt::format("prepend LD_LIBRARY_PATH={}\nprepend PATH={}\n", folder, folder);
+  }
+  return lines;
+}
+
+void Agent::leave(const StepFacts& step, node::Pid stepd) {
+  const auto found = jobs_.find(JobId(step.job));
+  if (found == jobs_.end()) return;
+  Job& job = found->second;
+  std::erase_if(job.steps, [&](const node::ProcessRef& ref) { return ref.pid == stepd; });
+  if (job.steps.empty()) {
+    job.patience = kFirstQuestion;
+    job.ask_at = parts_.clock.mono() + kFirstQuestion;
+  }
+}
+
+std::optional<bool> Agent::is_over(const Job& job) {
+  const auto now = parts_.slurm.job(JobId(job.info.id));
+  if (!now) {
+    if (now.error().code == Error::Code::not_found) return true;
+    return std::nullopt;
+  }
+  if (!lives(now->state) || now->restarts > job.info.restarts) return true;
+  return std::ranges::find(now->details, parts_.node.node, &SlurmJob::Detail::node) ==
+         now->details.end();
+}
+
+void Agent::look_after() {
+  const MonoTime now = parts_.clock.mono();
+  std::vector<JobId> over;
+  bool answers = true;
+  for (auto& [id, job] : jobs_) {
+    std::erase_if(job.steps, [](const node::ProcessRef& ref) { return !node::is_alive(ref); });
+    if (!job.steps.empty()) {
+      job.patience = Millis(0);
+      continue;
+    }
+    if (job.patience == Millis(0)) {
+      job.patience = kFirstQuestion;
+      job.ask_at = now + kFirstQuestion;
+    }
+    if (now < job.ask_at || !answers) continue;
+    const auto ended = is_over(job);
+    // One long wait for slurmctld is enough in a round.
+    answers = ended.has_value();
+    if (ended.value_or(false)) {
+      over.push_back(id);
+      continue;
+    }
+    job.patience = std::min(Millis(job.patience.value() * 2), kRarest);
+    job.ask_at = parts_.clock.mono() + job.patience;
+  }
+  for (const JobId id : over) release(id);
+  parts_.enforcer.tick();
+}
+
+void Agent::release(JobId id) {
+  spdlog::info("job {} is over", id);
+  parts_.enforcer.release(id, std::nullopt);
+  std::error_code ignored;
+  fs::remove(note_path(id), ignored);
+  jobs_.erase(id);
+}
+
+std::vector<node::RunningJob> Agent::running() const {
+  std::vector<node::RunningJob> running;
+  for (const auto& [id, job] : jobs_) running.push_back({id, Uid(job.info.uid), job.mark});
+  return running;
+}
+
+void Agent::observe(std::vector<node::GpuView> views) {
+  views_ = std::move(views);
+  for (const node::Escape& escape : parts_.enforcer.inspect(views_)) {
+    spdlog::warn("job {}: {}", escape.job, escape.what);
+  }
+}
+
+api::NodeInfo Agent::view() const {
+  api::NodeInfo info;
+  info.name = parts_.node.node;
+  for (const gpu::Device& device : parts_.node.devices) {
+    api::GpuInfo gpu;
+    gpu.index = device.index;
+    gpu.uuid = device.gpu.id.value();
+    gpu.model = device.gpu.model;
+    gpu.simulated = device.simulated;
+    gpu.memory = device.gpu.memory.value();
+    gpu.compute_limit = parts_.node.share.overcommit.value();
+    for (const auto& [id, job] : jobs_) {
+      for (const api::GpuHold& hold : job.info.gpus) {
+        if (hold.uuid != gpu.uuid) continue;
+        gpu.jobs.push_back(id.value());
+        gpu.memory_granted += hold.memory;
+        gpu.compute_granted += hold.compute;
+        gpu.whole = gpu.whole || hold.whole;
+      }
+    }
+    const auto seen = std::ranges::find_if(
+        views_, [&](const node::GpuView& view) { return view.sample.id == device.gpu.id; });
+    if (seen == views_.end()) {
+      gpu.stale = true;
+    } else {
+      gpu.health = seen->sample.health == core::Health::ok ? "ok" : "unusable";
+      gpu.utilisation = seen->sample.utilisation.value();
+      gpu.memory_used = seen->sample.memory_used.value();
+      gpu.processes = seen->processes;
+    }
+    info.gpus.push_back(std::move(gpu));
+  }
+  return info;
+}
+
+}  // namespace aliquot::slurm

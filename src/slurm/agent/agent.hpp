@@ -1,0 +1,88 @@
+// The node agent: gives each step of a Slurm job the view of its job's GPU, holds the job to its
+// share for as long as it lives here, and looks after the GPUs. It decides nothing about who gets
+// what: that has been decided by slurmctld.
+//
+// A job is held from its first step until none of its steps lives on this node and Slurm says that
+// it is over. What it holds is written down before its step is told, so that an agent that is
+// killed takes everything up again; jobs do not notice.
+//
+// One thread at a time; grant() and look_after() may wait for slurmctld and for a process to start.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "api/types.hpp"
+#include "base/clock.hpp"
+#include "base/ids.hpp"
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "node/enforcer.hpp"
+#include "node/monitor.hpp"
+#include "node/process.hpp"
+#include "slurm/agent/found_grant.hpp"
+#include "slurm/client.hpp"
+
+namespace aliquot::slurm {
+
+class Agent {
+ public:
+  struct Parts {
+    std::filesystem::path run;  // jobs/ lies in it, beside what the enforcer keeps
+    NodeGpus node;
+    SlurmClient& slurm;
+    node::Enforcer& enforcer;
+    Clock& clock;
+    std::optional<gpu::StandIn> standin = {};
+  };
+  // Takes up the jobs of the agent before it.
+  static Result<std::unique_ptr<Agent>> create(Parts parts);
+
+  // What the step's tasks are to have in their environment, as lines: "set NAME=VALUE", "unset
+  // NAME", "prepend NAME=VALUE". stepd: whose end is the step's.
+  Result<std::string> grant(const StepFacts& step, node::Pid stepd);
+  // slurmstepd is about to end.
+  void leave(const StepFacts& step, node::Pid stepd);
+  // Releases what is over; often.
+  void look_after();
+  // For node::look_at_gpus, and what it saw: finds who is outside of a job's limits.
+  [[nodiscard]] std::vector<node::RunningJob> running() const;
+  void observe(std::vector<node::GpuView> views);
+
+  [[nodiscard]] api::NodeInfo view() const;
+  [[nodiscard]] std::size_t jobs() const { return jobs_.size(); }
+
+  // The job in whose cgroup a process is, by Slurm's own names; v1 and v2.
+  static std::optional<JobId> job_by_cgroup(node::Pid pid);
+
+ private:
+  struct Job {
+    api::JobInfo info;
+    std::string mark;
+    std::set<node::ProcessRef> steps = {};
+    MonoTime ask_at = {};         // whether it is over, once no step is left
+    Millis patience = Millis(0);  // until the next question after that
+  };
+
+  explicit Agent(Parts parts);
+  Result<void> take_up();
+  [[nodiscard]] Result<api::JobInfo> find(const StepFacts& step);
+  [[nodiscard]] std::string environment(const Job& job, const StepFacts& step) const;
+  [[nodiscard]] std::filesystem::path note_path(JobId job) const;
+  Result<void> note(const Job& job) const;
+  // Nothing: Slurm does not answer.
+  std::optional<bool> is_over(const Job& job);
+  void release(JobId id);
+
+  Parts parts_;
+  std::map<JobId, Job> jobs_;
+  std::vector<node::GpuView> views_;
+};
+
+}  // namespace aliquot::slurm

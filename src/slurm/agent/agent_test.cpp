@@ -1,0 +1,246 @@
+#include "slurm/agent/agent.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "gpu/fake_devices.hpp"
+#include "gpu/fake_mps.hpp"
+#include "node/testing.hpp"
+#include "slurm/fake_client.hpp"
+
+namespace aliquot::slurm {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A process to stand for slurmstepd.
+class Stepd {
+ public:
+  Stepd() : pid_(::fork()) {
+    if (pid_ == 0) {
+      ::pause();
+      ::_exit(0);
+    }
+  }
+  ~Stepd() { end(); }
+  void end() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  [[nodiscard]] node::Pid pid() const { return node::Pid(pid_); }
+
+ private:
+  pid_t pid_;
+};
+
+class AgentTest : public testing::Test {
+ protected:
+  AgentTest() {
+    fs::create_directories(run());
+    std::ofstream(library()) << "";
+    slurm_.known_jobs.push_back(job(7));
+    start();
+  }
+
+  [[nodiscard]] fs::path run() const { return fs::path(folder_.path()) / "run"; }
+  [[nodiscard]] fs::path library() const { return fs::path(folder_.path()) / "libaliquot.so"; }
+
+  static SlurmJob job(std::int64_t id) {
+    SlurmJob job;
+    job.id = id;
+    job.uid = ::getuid();
+    job.gid = ::getgid();
+    job.state = "RUNNING";
+    job.admin_comment = "aliquot: --gpu-mem=8G";
+    job.details = {{"n1", "shard:a100:8(IDX:1)"}};
+    return job;
+  }
+  StepFacts step(std::int64_t id = 7) const {
+    return {.job = id, .uid = ::getuid(), .gid = ::getgid(), .job_gpus = {1}, .shards = 8};
+  }
+
+  // Also what happens after kill -9: nothing of the old one is told that it ends.
+  void start() {
+    agent_.reset();
+    enforcer_.reset();
+    gpus_ = {};
+    for (int i = 0; i < 4; ++i) {
+      gpus_.push_back(
+          {.gpu = {.id = GpuId(fmt::format("GPU-00000000-0000-0000-0000-00000000000{}", i)),
+                   .model = "a100",
+                   .memory = gib(80)},
+           .index = i,
+           .capability = 8});
+    }
+    auto made = node::Enforcer::create({.run = run(),
+                                        .library = library(),
+                                        .facts = {.driver_version = "550", .no_mps = "none here"},
+                                        .gpus = gpus_,
+                                        .mps = nullptr});
+    ASSERT_TRUE(made) << made.error().message;
+    enforcer_ = std::move(*made);
+    auto agent = Agent::create({.run = run(),
+                                .node = {"n1", gpus_, ShareSettings{}},
+                                .slurm = slurm_,
+                                .enforcer = *enforcer_,
+                                .clock = clock_});
+    ASSERT_TRUE(agent) << agent.error().message;
+    agent_ = std::move(*agent);
+  }
+  void pass(Millis time) {
+    clock_.advance(time);
+    agent_->look_after();
+  }
+  [[nodiscard]] bool held(std::int64_t id = 7) const {
+    return fs::exists(run() / "grants" / std::to_string(id));
+  }
+
+  node::testing::TemporaryFolder folder_;
+  FakeSlurm slurm_;
+  ManualClock clock_;
+  std::vector<gpu::Device> gpus_;
+  std::unique_ptr<node::Enforcer> enforcer_;
+  std::unique_ptr<Agent> agent_;
+};
+
+TEST_F(AgentTest, AStepGetsTheViewOfItsJobsGpu) {
+  Stepd stepd;
+  const auto lines = agent_->grant(step(), stepd.pid());
+  ASSERT_TRUE(lines) << lines.error().message;
+  EXPECT_THAT(*lines,
+              HasSubstr("set CUDA_VISIBLE_DEVICES=GPU-00000000-0000-0000-0000-000000000001"));
+  EXPECT_THAT(*lines, HasSubstr("prepend LD_PRELOAD=" + library().string()));
+  EXPECT_THAT(*lines, HasSubstr("set ALIQUOT_GRANT="));
+  EXPECT_TRUE(held());
+  // The next step asks nobody.
+  const int asked = slurm_.questions;
+  Stepd second;
+  EXPECT_EQ(agent_->grant(step(), second.pid()).value(), *lines);
+  EXPECT_EQ(slurm_.questions, asked);
+}
+
+TEST_F(AgentTest, SomebodyElsesJobIsRefused) {
+  Stepd stepd;
+  StepFacts other = step();
+  other.uid = 4242;
+  EXPECT_FALSE(agent_->grant(other, stepd.pid()));
+  EXPECT_FALSE(held());
+  ASSERT_TRUE(agent_->grant(step(), stepd.pid()));
+  EXPECT_FALSE(agent_->grant(other, stepd.pid()));
+}
+
+TEST_F(AgentTest, AJobSlurmDoesNotKnowIsRefused) {
+  Stepd stepd;
+  EXPECT_FALSE(agent_->grant(step(8), stepd.pid()));
+}
+
+TEST_F(AgentTest, ReleasesWhenSlurmSaysItIsOver) {
+  Stepd stepd;
+  ASSERT_TRUE(agent_->grant(step(), stepd.pid()));
+  pass(seconds(100));
+  EXPECT_TRUE(held());
+  stepd.end();
+  pass(seconds(1));
+  pass(seconds(1));
+  EXPECT_TRUE(held()) << "salloc without a step still holds its share";
+  slurm_.known_jobs[0].state = "COMPLETED";
+  pass(seconds(31));
+  EXPECT_FALSE(held());
+  EXPECT_EQ(agent_->jobs(), 0U);
+}
+
+TEST_F(AgentTest, AJobThatSlurmForgotIsOver) {
+  Stepd stepd;
+  ASSERT_TRUE(agent_->grant(step(), stepd.pid()));
+  stepd.end();
+  slurm_.known_jobs.clear();
+  pass(seconds(1));
+  pass(seconds(1));
+  EXPECT_FALSE(held());
+}
+
+TEST_F(AgentTest, KeepsEverythingWhileSlurmctldIsAway) {
+  Stepd stepd;
+  ASSERT_TRUE(agent_->grant(step(), stepd.pid()));
+  stepd.end();
+  slurm_.away = true;
+  for (int i = 0; i < 10; ++i) pass(seconds(60));
+  EXPECT_TRUE(held());
+  // And starts what slurmstepd vouches for.
+  Stepd other;
+  EXPECT_TRUE(agent_->grant(step(9), other.pid()));
+}
+
+TEST_F(AgentTest, TakesEverythingUpAgainAfterItsEnd) {
+  Stepd stepd;
+  const auto lines = agent_->grant(step(), stepd.pid());
+  ASSERT_TRUE(lines);
+  start();
+  EXPECT_EQ(agent_->jobs(), 1U);
+  EXPECT_TRUE(held());
+  EXPECT_EQ(agent_->grant(step(), stepd.pid()).value(), *lines);
+  stepd.end();
+  slurm_.known_jobs[0].state = "COMPLETED";
+  pass(seconds(1));
+  pass(seconds(1));
+  EXPECT_FALSE(held());
+}
+
+TEST_F(AgentTest, WhatEndedWhileItWasAwayIsCleanedUp) {
+  {
+    Stepd stepd;
+    ASSERT_TRUE(agent_->grant(step(), stepd.pid()));
+  }
+  slurm_.known_jobs.clear();
+  start();
+  pass(seconds(1));
+  pass(seconds(1));
+  EXPECT_FALSE(held());
+  EXPECT_TRUE(fs::is_empty(run() / "jobs"));
+}
+
+TEST_F(AgentTest, ARequeuedJobIsHeldAnew) {
+  Stepd stepd;
+  ASSERT_TRUE(agent_->grant(step(), stepd.pid()));
+  slurm_.known_jobs[0].restarts = 1;
+  slurm_.known_jobs[0].details = {{"n1", "shard:a100:8(IDX:3)"}};
+  StepFacts again = step();
+  again.restarts = 1;
+  again.job_gpus = {3};
+  Stepd next;
+  const auto lines = agent_->grant(again, next.pid());
+  ASSERT_TRUE(lines);
+  EXPECT_THAT(*lines, HasSubstr("-000000000003"));
+}
+
+TEST_F(AgentTest, DamagedNotesDoNotStopIt) {
+  std::ofstream(run() / "jobs" / "12") << "half";
+  std::ofstream(run() / "jobs" / "rubbish") << "{}";
+  start();
+  EXPECT_EQ(agent_->jobs(), 0U);
+  EXPECT_TRUE(fs::is_empty(run() / "jobs"));
+}
+
+TEST_F(AgentTest, AStepSeesOnlyItsOwnOfSeveralGpus) {
+  slurm_.known_jobs[0].details = {{"n1", "gpu:a100:2(IDX:0-1)"}};
+  slurm_.known_jobs[0].admin_comment = "aliquot: gpu:2";
+  StepFacts one = step();
+  one.job_gpus = {0, 1};
+  one.step_gpus = {1};
+  Stepd stepd;
+  const auto lines = agent_->grant(one, stepd.pid());
+  ASSERT_TRUE(lines);
+  EXPECT_THAT(*lines, HasSubstr("CUDA_VISIBLE_DEVICES=GPU-00000000-0000-0000-0000-000000000001\n"));
+  EXPECT_THAT(*lines, Not(HasSubstr("LD_PRELOAD")));
+}
+
+}  // namespace
+}  // namespace aliquot::slurm

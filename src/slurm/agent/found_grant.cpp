@@ -1,0 +1,183 @@
+#include "slurm/agent/found_grant.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/text.hpp"
+#include "core/request_parse.hpp"
+#include "slurm/gres.hpp"
+
+namespace aliquot::slurm {
+namespace {
+
+constexpr std::string_view kMark = "aliquot:";
+
+Result<api::GpuHold> hold_of(const NodeGpus& node, std::int64_t index) {
+  if (index < 0 || index >= std::ssize(node.devices)) {
+    return fail(Error::Code::failed_state,
+                "Slurm gave the job GPU {} of node {}, which has {}: compare gres.conf with "
+                "'aliquot slurm check'",
+                index, node.node, node.devices.size());
+  }
+  const gpu::Device& device = node.devices[static_cast<std::size_t>(index)];
+  return api::GpuHold{.index = device.index,
+                      .uuid = device.gpu.id.value(),
+                      .model = device.gpu.model,
+                      .memory = device.gpu.memory.value(),
+                      .compute = kWholeGpu.value(),
+                      .whole = true};
+}
+
+// What so many shards are of a GPU: memory unit by unit, compute in proportion.
+void take_shards(api::GpuHold& hold, std::int64_t shards, const ShareSettings& share) {
+  const std::int64_t all = shards_of(Bytes(hold.memory), share.unit);
+  hold.whole = false;
+  hold.compute = std::max<std::int64_t>(
+      1, std::min(kWholeGpu.value(), share.overcommit.value() * std::min(shards, all) / all));
+  // The rest that is no whole unit is the last shard's.
+  if (shards < all) hold.memory = std::min(hold.memory, shards * share.unit.value());
+}
+
+void take_request(api::GpuHold& hold, const core::GpuRequest& request, std::int64_t booked,
+                  const NodeGpus& node) {
+  if (std::holds_alternative<core::WholeGpu>(request.what)) {
+    // Booked as all of its shards, where Slurm mixes whole GPUs with shards.
+    hold.whole = booked >= shards_of(Bytes(hold.memory), node.share.unit);
+    if (!hold.whole) take_shards(hold, booked, node.share);
+    return;
+  }
+  const auto portion = core::portion_of(request.what, Bytes(hold.memory),
+                                        {.compute_limit = node.share.overcommit,
+                                         .mps = node.share.mps_per_gpu,
+                                         .shards = node.share.shards_per_gpu});
+  take_shards(hold, booked, node.share);
+  if (!portion) return;
+  hold.memory = std::min(hold.memory, portion->memory.value());
+  hold.compute = std::clamp<std::int64_t>(portion->compute.value(), 1, kWholeGpu.value());
+}
+
+}  // namespace
+
+std::vector<gpu::Device> in_gres_order(std::vector<gpu::Device> devices) {
+  std::ranges::stable_sort(devices, {}, [](const gpu::Device& device) {
+    return device.minor ? static_cast<std::int64_t>(*device.minor) : device.index;
+  });
+  return devices;
+}
+
+std::optional<std::string> asked_words(const std::string& admin_comment) {
+  const std::size_t at = admin_comment.rfind(kMark);
+  if (at == std::string::npos) return std::nullopt;
+  const std::size_t from = at + kMark.size();
+  const std::size_t end = admin_comment.find(';', from);
+  std::string words = admin_comment.substr(from, end == std::string::npos ? end : end - from);
+  words.erase(0, words.find_first_not_of(' '));
+  words.erase(words.find_last_not_of(' ') + 1);
+  return words;
+}
+
+Result<std::optional<core::GpuRequest>> parse_words(const std::string& words) {
+  core::GpuOptions options;
+  for (const std::string_view word : split(words, ' ')) {
+    const auto value = [&](std::string_view name) -> std::optional<std::string> {
+      if (!word.starts_with(name)) return std::nullopt;
+      return std::string(word.substr(name.size()));
+    };
+    if (word.empty()) continue;
+    if (auto found = value("--gpu-mem=")) {
+      options.gpu_mem = std::move(found);
+    } else if (auto share = value("--gpu-share=")) {
+      options.gpu_share = std::move(share);
+    } else if (auto gpus = value("--gpus=")) {
+      options.gpus = std::move(gpus);
+    } else if (auto models = value("--constraint=")) {
+      options.constraint = std::move(models);
+    } else if (word.starts_with("--")) {
+      return fail(Error::Code::invalid_argument, "what is {} in a job's admin comment?",
+                  quote(word));
+    } else {
+      options.gres = std::string(word);
+    }
+  }
+  return core::parse_gpu_options(options);
+}
+
+Result<api::JobInfo> found_grant(const SlurmJob& job, const NodeGpus& node) {
+  api::JobInfo info;
+  info.id = job.id;
+  info.uid = job.uid;
+  info.gid = job.gid;
+  info.name = job.name;
+  info.ntasks = std::max<std::int64_t>(job.tasks, 1);
+  info.restarts = job.restarts;
+  const auto detail = std::ranges::find(job.details, node.node, &SlurmJob::Detail::node);
+  if (detail == job.details.end()) return info;
+  std::optional<core::GpuRequest> request;
+  if (const auto words = asked_words(job.admin_comment)) {
+    // What is not ours to read is no reason to keep a job from running: it gets what was booked.
+    request = parse_words(*words).value_or(std::nullopt);
+    info.gres = *words;
+  }
+  for (const GresHold& held : TRY(parse_gres_detail(detail->gres))) {
+    if (held.name != "gpu" && held.name != "shard") continue;
+    for (const auto& [index, count] : held.on) {
+      api::GpuHold hold = TRY(hold_of(node, index));
+      if (held.name == "shard") {
+        if (request) {
+          take_request(hold, *request, count, node);
+        } else {
+          take_shards(hold, count, node.share);
+        }
+      }
+      info.gpus.push_back(std::move(hold));
+    }
+  }
+  return info;
+}
+
+Result<StepFacts> parse_step_facts(std::string_view text) {
+  std::map<std::string_view, std::string_view> lines;
+  for (const std::string_view line : split(text, '\n')) {
+    const std::size_t equals = line.find('=');
+    if (equals != std::string_view::npos) lines[line.substr(0, equals)] = line.substr(equals + 1);
+  }
+  const auto number = [&](std::string_view name) -> Result<std::int64_t> {
+    const auto found = lines.find(name);
+    if (found == lines.end() || found->second.empty()) return 0;
+    const auto digits = parse_digits(found->second);
+    if (!digits) {
+      return fail(Error::Code::invalid_argument, "{} is no number: {}", name, quote(found->second));
+    }
+    return *digits;
+  };
+  StepFacts facts;
+  facts.job = TRY(number("job"));
+  facts.step = TRY(number("step"));
+  facts.uid = static_cast<std::uint32_t>(TRY(number("uid")));
+  facts.gid = static_cast<std::uint32_t>(TRY(number("gid")));
+  facts.tasks = std::max<std::int64_t>(1, TRY(number("tasks")));
+  facts.restarts = TRY(number("restarts"));
+  facts.shards = TRY(number("shards"));
+  facts.job_gpus = TRY(parse_index_list(lines["job_gpus"]));
+  facts.step_gpus = TRY(parse_index_list(lines["step_gpus"]));
+  if (facts.job <= 0) return fail(Error::Code::invalid_argument, "there is no job's number");
+  return facts;
+}
+
+Result<api::JobInfo> booked_grant(const StepFacts& step, const NodeGpus& node) {
+  api::JobInfo info;
+  info.id = step.job;
+  info.uid = step.uid;
+  info.gid = step.gid;
+  info.ntasks = step.tasks;
+  info.restarts = step.restarts;
+  for (const std::int64_t index : step.job_gpus) {
+    api::GpuHold hold = TRY(hold_of(node, index));
+    if (step.shards > 0) take_shards(hold, step.shards / std::ssize(step.job_gpus), node.share);
+    info.gpus.push_back(std::move(hold));
+  }
+  return info;
+}
+
+}  // namespace aliquot::slurm

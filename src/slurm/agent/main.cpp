@@ -1,0 +1,325 @@
+// aliquot-agent: reads its options and settings, says what is wrong with them, and serves the node.
+//
+// The loop answers requests; one worker is the agent's, since it waits for slurmctld and for MPS;
+// another asks the driver, which takes its time, too.
+#include <getopt.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstdio>
+
+#include "api/json.hpp"
+#include "base/text.hpp"
+#include "net/server.hpp"
+#include "node/folder.hpp"
+#include "node/service.hpp"
+#include "node/worker.hpp"
+#include "slurm/agent/agent.hpp"
+#include "slurm/endpoint.hpp"
+#include "slurm/samples.hpp"
+#include "slurm/settings.hpp"
+
+namespace aliquot::slurm {
+namespace {
+
+namespace asio = boost::asio;
+namespace fs = std::filesystem;
+using boost::system::error_code;
+
+constexpr auto kSampleEvery = std::chrono::seconds(1);
+constexpr auto kLookEvery = std::chrono::milliseconds(250);
+
+constexpr const char* kHelp =
+    R"(aliquot-agent - holds the Slurm jobs of this node to their shares of its GPUs
+
+usage: aliquot-agent [option…]
+
+  --config FILE   read the settings from here (/etc/aliquot/slurm.toml)
+  --foreground    stay in the foreground, log to stderr
+  --log FILE      log there (/var/log/aliquot-agent.log)
+  --help, --version
+
+Runs as root beside slurmd. Jobs go on without it, and are held again when it is back.
+)";
+
+int say(std::string_view text) {
+  fmt::print(stderr, "aliquot-agent: {}\n", text);
+  return 1;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  const std::string host = name.data();
+  return host.substr(0, host.find('.'));
+}
+
+class Daemon {
+ public:
+  Daemon(Agent& agent, gpu::Devices& devices, SampleSender* sender, NodeGpus node)
+      : agent_(agent),
+        devices_(devices),
+        sender_(sender),
+        node_(std::move(node)),
+        signals_(context_, SIGTERM, SIGINT),
+        looking_(context_),
+        sampling_(context_) {}
+
+  Result<void> run(const std::string& socket, const std::function<void()>& ready) {
+    auto server =
+        TRY(net::Server::listen(context_, {.path = socket, .mode = 0666},
+                                [this](const net::Request& request, const net::Responder& respond) {
+                                  handle(request, respond);
+                                }));
+    signals_.async_wait([this](error_code error, int number) {
+      if (error) return;
+      spdlog::info("signal {}: stopping; jobs go on", number);
+      context_.stop();
+    });
+    look();
+    sample();
+    ready();
+    spdlog::info("listening on {}", socket);
+    context_.run();
+    return {};
+  }
+
+ private:
+  void handle(const net::Request& request, const net::Responder& respond) {
+    const std::string what = request.method + " " + request.path;
+    const bool step = what == "POST /v1/slurm/grant" || what == "POST /v1/slurm/exit";
+    if (step && request.peer.uid != ::geteuid()) {
+      return respond({403, "only slurmstepd may ask for a job's share\n", "text/plain"});
+    }
+    if (what == "GET /v1/slurm/node") {
+      return work([this] { return net::Response{200, api::to_json(agent_.view())}; }, respond);
+    }
+    if (what == "GET /v1/slurm/agent") {
+      return work(
+          [this] {
+            return net::Response{200,
+                                 fmt::format("{{\"version\":\"{}\",\"node\":\"{}\",\"jobs\":{}}}",
+                                             ALIQUOT_VERSION, node_.node, agent_.jobs())};
+          },
+          respond);
+    }
+    if (!step) return respond({404, "there is nothing under this path\n", "text/plain"});
+    auto facts = parse_step_facts(request.body);
+    if (!facts) return respond({400, facts.error().message, "text/plain"});
+    const node::Pid stepd(request.peer.pid);
+    if (what == "POST /v1/slurm/exit") {
+      return work(
+          [this, facts = std::move(*facts), stepd] {
+            agent_.leave(facts, stepd);
+            return net::Response{200, "", "text/plain"};
+          },
+          respond);
+    }
+    work(
+        [this, facts = std::move(*facts), stepd] {
+          auto granted = agent_.grant(facts, stepd);
+          if (granted) return net::Response{200, std::move(*granted), "text/plain"};
+          spdlog::error("job {}: {}", facts.job, granted.error().message);
+          return net::Response{409, granted.error().message, "text/plain"};
+        },
+        respond);
+  }
+
+  // On the agent's thread; the answer from the loop's.
+  void work(std::function<net::Response()> task, const net::Responder& respond) {
+    worker_.post([this, task = std::move(task), respond] {
+      net::Response response = task();
+      asio::post(context_, [respond, response = std::move(response)]() mutable {
+        respond(std::move(response));
+      });
+    });
+  }
+
+  void look() {
+    worker_.post([this] {
+      agent_.look_after();
+      asio::post(context_, [this] {
+        looking_.expires_after(kLookEvery);
+        looking_.async_wait([this](error_code error) {
+          if (!error) look();
+        });
+      });
+    });
+  }
+
+  void sample() {
+    worker_.post([this] {
+      monitor_.post([this, running = agent_.running()] {
+        auto views = node::look_at_gpus(devices_, running, Agent::job_by_cgroup);
+        if (!views) {
+          spdlog::warn("cannot sample the GPUs: {}", views.error().message);
+        } else {
+          report(*views);
+          worker_.post(
+              [this, views = std::move(*views)]() mutable { agent_.observe(std::move(views)); });
+        }
+      });
+    });
+    sampling_.expires_after(kSampleEvery);
+    sampling_.async_wait([this](error_code error) {
+      if (!error) sample();
+    });
+  }
+
+  void report(const std::vector<node::GpuView>& views) {
+    if (sender_ == nullptr) return;
+    NodeSample sample{NodeId(node_.node), {}};
+    for (std::size_t i = 0; i < node_.devices.size(); ++i) {
+      const core::Gpu& gpu = node_.devices[i].gpu;
+      for (const node::GpuView& view : views) {
+        if (view.sample.id != gpu.id) continue;
+        sample.gpus.push_back({static_cast<std::int64_t>(i), view.sample.utilisation,
+                               view.sample.memory_used, gpu.memory});
+      }
+    }
+    sender_->send(sample);
+  }
+
+  Agent& agent_;
+  gpu::Devices& devices_;
+  SampleSender* sender_;
+  const NodeGpus node_;
+  asio::io_context context_{1};
+  asio::signal_set signals_;
+  asio::steady_timer looking_;
+  asio::steady_timer sampling_;
+  node::Worker worker_{"aq-agent"};
+  node::Worker monitor_{"aq-monitor"};
+};
+
+Result<void> serve(const Settings& settings, const std::function<void()>& ready) {
+  const fs::path run = settings.agent.run_dir;
+  TRY(node::make_own_folder(fs::path(settings.agent.socket).parent_path(), 0755));
+  TRY(node::make_own_folder(run, 0711));
+  const node::Fd lock = TRY(node::lock_folder(run));
+  ::umask(0077);
+
+  std::optional<gpu::StandIn> standin;
+  if (!settings.agent.simulate.empty()) {
+    standin = gpu::StandIn{
+        node::find_part({"../standin", "../lib/aliquot/standin"}, "/usr/lib/aliquot/standin"),
+        settings.agent.simulate, run / "standin", true};
+  }
+  std::unique_ptr<gpu::Devices> devices;
+  if (auto opened = gpu::open_devices(standin)) {
+    devices = std::move(*opened);
+  } else if (standin) {
+    return tl::make_unexpected(opened.error());
+  } else {
+    devices = gpu::no_devices(opened.error().message);
+  }
+  const std::vector<gpu::Device> gpus = in_gres_order(TRY(devices->list()));
+  const std::string name = settings.agent.node.empty() ? host_name() : settings.agent.node;
+  spdlog::info("node {}: {}; {} GPUs", name, devices->description(), gpus.size());
+
+  const std::string conf = slurm_conf_path(settings);
+  auto slurm = TRY(open_client("", conf));
+  spdlog::info("Slurm {}", slurm->version());
+  auto enforcer = TRY(node::open_enforcer(
+      run,
+      node::find_part({"../lib/libaliquot.so", "../lib/aliquot/libaliquot.so"},
+                      "/usr/lib/aliquot/libaliquot.so"),
+      {.domain =
+           core::parse_fault_domain(settings.agent.fault_domain).value_or(core::FaultDomain::user),
+       .compute_limit = settings.share.overcommit,
+       .kill_escapes = settings.agent.escape == "kill"},
+      *devices, gpus, standin));
+  SystemClock clock;
+  const NodeGpus node{name, gpus, settings.share};
+  auto agent = TRY(Agent::create({.run = run,
+                                  .node = node,
+                                  .slurm = *slurm,
+                                  .enforcer = *enforcer,
+                                  .clock = clock,
+                                  .standin = standin}));
+  std::unique_ptr<SampleSender> sender;
+  if (settings.balancer.mode != "off") {
+    if (const auto endpoint = find_endpoint(settings)) {
+      sender = std::make_unique<SampleSender>(*endpoint);
+    } else {
+      spdlog::warn("no samples for the balancer: {}", endpoint.error().message);
+    }
+  }
+  Daemon daemon(*agent, *devices, sender.get(), node);
+  return daemon.run(settings.agent.socket, ready);
+}
+
+int run(int argc, char** argv) {
+  enum : int { kConfig = 256, kForeground, kLog, kHelpOption, kVersion };
+  static constexpr std::array<option, 6> kOptions{{
+      {"config", required_argument, nullptr, kConfig},
+      {"foreground", no_argument, nullptr, kForeground},
+      {"log", required_argument, nullptr, kLog},
+      {"help", no_argument, nullptr, kHelpOption},
+      {"version", no_argument, nullptr, kVersion},
+      {nullptr, 0, nullptr, 0},
+  }};
+  std::string config;
+  std::string log = "/var/log/aliquot-agent.log";
+  bool foreground = false;
+  for (int choice = 0; (choice = ::getopt_long(argc, argv, "", kOptions.data(), nullptr)) != -1;) {
+    switch (choice) {
+      case kConfig:
+        config = optarg;
+        break;
+      case kForeground:
+        foreground = true;
+        break;
+      case kLog:
+        log = optarg;
+        break;
+      case kHelpOption:
+        std::fputs(kHelp, stdout);
+        return 0;
+      case kVersion:
+        fmt::print("aliquot-agent {}\n", ALIQUOT_VERSION);
+        return 0;
+      default:
+        return say("try --help");
+    }
+  }
+  if (optind < argc) return say(fmt::format("what is {}? Try --help", quote(argv[optind])));
+  const auto settings = load_settings(config);
+  if (!settings) return say(settings.error().message);
+  if (::geteuid() != 0) return say("it must be root's: slurmstepd trusts nobody else");
+  node::Background background;
+  if (!foreground) {
+    const auto status = background.enter();
+    if (!status) return say(status.error().message);
+    if (*status) return **status;
+  }
+  if (const auto opened = node::open_log("aliquot-agent", foreground ? "" : log, "info"); !opened) {
+    return say(opened.error().message);
+  }
+  const auto done = serve(*settings, [&] { background.ready(); });
+  if (!done) {
+    if (!foreground) spdlog::error("{}", done.error().message);
+    return say(done.error().message);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace aliquot::slurm
+
+int main(int argc, char** argv) {
+  try {
+    return aliquot::slurm::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "aliquot-agent: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,216 @@
+#include "slurm/client.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.hpp"
+#include "node/service.hpp"
+#include "slurm/plugins/client.h"
+
+namespace aliquot::slurm {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The functions of plugins/client.h, as found in the plugin.
+struct Functions {
+  decltype(&aliquot_slurm_abi) abi = nullptr;
+  decltype(&aliquot_slurm_start) start = nullptr;
+  decltype(&aliquot_slurm_version) version = nullptr;
+  decltype(&aliquot_slurm_error) error = nullptr;
+  decltype(&aliquot_slurm_find_job) find_job = nullptr;
+  decltype(&aliquot_slurm_each_job) each_job = nullptr;
+  decltype(&aliquot_slurm_each_node) each_node = nullptr;
+  decltype(&aliquot_slurm_each_partition) each_partition = nullptr;
+  decltype(&aliquot_slurm_update_nodes) update_nodes = nullptr;
+};
+
+std::optional<std::int64_t> positive(std::int64_t value) {
+  return value > 0 ? std::optional(value) : std::nullopt;
+}
+
+void add_job(const aliquot_slurm_job* job, void* data) {
+  SlurmJob out;
+  out.id = job->id;
+  out.array_job_id = positive(job->array_job_id);
+  if (job->array_task_id >= 0) out.array_task_id = job->array_task_id;
+  out.uid = job->uid;
+  out.gid = job->gid;
+  out.submit_s = job->submit;
+  out.start_s = job->start;
+  out.end_s = job->end;
+  if (job->time_limit_minutes >= 0) out.time_limit_s = job->time_limit_minutes * 60;
+  out.priority = job->priority;
+  out.tasks = job->tasks;
+  out.cpus = job->cpus;
+  out.restarts = job->restarts;
+  out.exit_status = job->exit_status;
+  out.name = job->name;
+  out.account = job->account;
+  out.partition = job->partition;
+  out.qos = job->qos;
+  out.reservation = job->reservation;
+  out.state = job->state;
+  out.reason = job->reason;
+  out.state_desc = job->state_desc;
+  out.tres_per_node = job->tres_per_node;
+  out.tres_requested = job->tres_requested;
+  out.tres_allocated = job->tres_allocated;
+  out.admin_comment = job->admin_comment;
+  out.comment = job->comment;
+  out.command = job->command;
+  out.work_dir = job->work_dir;
+  out.std_out = job->std_out;
+  out.std_err = job->std_err;
+  out.nodes = job->nodes;
+  for (std::size_t i = 0; i < job->details; ++i) {
+    out.details.push_back({job->detail_nodes[i], job->detail_gres[i]});
+  }
+  static_cast<std::vector<SlurmJob>*>(data)->push_back(std::move(out));
+}
+
+void add_node(const aliquot_slurm_node* node, void* data) {
+  SlurmNode out;
+  out.name = node->name;
+  out.state = node->state;
+  out.gres = node->gres;
+  out.gres_used = node->gres_used;
+  out.extra = node->extra;
+  out.reason = node->reason;
+  out.features = node->features;
+  out.version = node->version;
+  for (const std::string_view name : split(node->partitions, ',')) {
+    if (!name.empty()) out.partitions.emplace_back(name);
+  }
+  out.weight = node->weight;
+  out.cpus = node->cpus;
+  out.cpus_allocated = node->cpus_allocated;
+  out.memory = mib(node->memory_mib);
+  out.memory_allocated = mib(node->memory_allocated_mib);
+  static_cast<std::vector<SlurmNode>*>(data)->push_back(std::move(out));
+}
+
+void add_partition(const aliquot_slurm_partition* partition, void* data) {
+  static_cast<std::vector<SlurmPartition>*>(data)->push_back(
+      {.name = partition->name,
+       .nodes = partition->nodes,
+       .billing_weights = partition->billing_weights,
+       .qos = partition->qos,
+       .is_default = partition->is_default != 0,
+       .up = partition->up != 0});
+}
+
+class PluginClient final : public SlurmClient {
+ public:
+  explicit PluginClient(const Functions& functions) : functions_(functions) {}
+
+  [[nodiscard]] std::string version() const override { return functions_.version(); }
+
+  Result<SlurmJob> job(JobId id) override {
+    std::vector<SlurmJob> found;
+    const int status = functions_.find_job(static_cast<std::uint32_t>(id.value()), add_job, &found);
+    if (status == 1 || (status == 0 && found.empty())) {
+      return fail(Error::Code::not_found, "Slurm does not know job {}", id);
+    }
+    TRY(check(status));
+    // An array's first element carries the number of the whole.
+    const auto exact = std::ranges::find(found, id.value(), &SlurmJob::id);
+    return std::move(exact == found.end() ? found.front() : *exact);
+  }
+  Result<std::vector<SlurmJob>> jobs() override {
+    std::vector<SlurmJob> found;
+    TRY(check(functions_.each_job(add_job, &found)));
+    return found;
+  }
+  Result<std::vector<SlurmNode>> nodes() override {
+    std::vector<SlurmNode> found;
+    TRY(check(functions_.each_node(add_node, &found)));
+    return found;
+  }
+  Result<std::vector<SlurmPartition>> partitions() override {
+    std::vector<SlurmPartition> found;
+    TRY(check(functions_.each_partition(add_partition, &found)));
+    return found;
+  }
+  Result<void> update_nodes(const std::vector<std::string>& names,
+                            std::optional<std::uint32_t> weight,
+                            const std::optional<std::string>& extra) override {
+    std::string list;
+    for (const std::string& name : names) list += (list.empty() ? "" : ",") + name;
+    return check(functions_.update_nodes(list.c_str(), weight ? &*weight : nullptr,
+                                         extra ? extra->c_str() : nullptr));
+  }
+
+ private:
+  [[nodiscard]] Result<void> check(int status) const {
+    if (status == 0) return {};
+    return fail(Error::Code::unavailable, "{}", functions_.error());
+  }
+
+  Functions functions_;
+};
+
+// The library stays: libslurm has threads and state of its own.
+Result<Functions> load(const fs::path& path) {
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr) {
+    const char* why = ::dlerror();
+    return fail(Error::Code::unsupported, "{}", why == nullptr ? "it does not load" : why);
+  }
+  Functions functions;
+  bool whole = true;
+  const auto find = [&]<class F>(F& function, const char* name) {
+    function = reinterpret_cast<F>(::dlsym(library, name));
+    whole = whole && function != nullptr;
+  };
+  find(functions.abi, "aliquot_slurm_abi");
+  find(functions.start, "aliquot_slurm_start");
+  find(functions.version, "aliquot_slurm_version");
+  find(functions.error, "aliquot_slurm_error");
+  find(functions.find_job, "aliquot_slurm_find_job");
+  find(functions.each_job, "aliquot_slurm_each_job");
+  find(functions.each_node, "aliquot_slurm_each_node");
+  find(functions.each_partition, "aliquot_slurm_each_partition");
+  find(functions.update_nodes, "aliquot_slurm_update_nodes");
+  if (!whole || functions.abi() != ALIQUOT_SLURM_ABI) {
+    return fail(Error::Code::unsupported, "{} is of another version of Aliquot", path.string());
+  }
+  return functions;
+}
+
+// lib/slurm in the build tree; a package has one folder for each Slurm major below.
+std::vector<fs::path> candidates() {
+  const fs::path folder =
+      node::find_part({"../lib/slurm", "../lib/aliquot/slurm", "../../lib/aliquot/slurm"},
+                      "/usr/lib/aliquot/slurm");
+  std::vector<fs::path> found = {folder / "aliquot_slurm.so"};
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.is_directory(error)) found.push_back(entry.path() / "aliquot_slurm.so");
+  }
+  return found;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SlurmClient>> open_client(const fs::path& plugin, const fs::path& conf) {
+  const std::vector<fs::path> places = plugin.empty() ? candidates() : std::vector{plugin};
+  std::string why;
+  for (const fs::path& place : places) {
+    std::error_code error;
+    if (!fs::exists(place, error)) continue;
+    const auto functions = load(place);
+    if (!functions) {
+      why = functions.error().message;
+      continue;
+    }
+    functions->start(conf.empty() ? nullptr : conf.c_str());
+    return std::make_unique<PluginClient>(*functions);
+  }
+  if (why.empty()) why = fmt::format("there is no {}", places.front().string());
+  return fail(Error::Code::unsupported, "cannot talk to Slurm: {}", why);
+}
+
+}  // namespace aliquot::slurm

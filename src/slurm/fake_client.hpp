@@ -1,0 +1,64 @@
+// A Slurm that is a few values, for tests.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "slurm/client.hpp"
+
+namespace aliquot::slurm {
+
+class FakeSlurm final : public SlurmClient {
+ public:
+  std::vector<SlurmJob> known_jobs;
+  std::vector<SlurmNode> known_nodes;
+  std::vector<SlurmPartition> known_partitions;
+  bool away = false;  // slurmctld does not answer
+  int updates = 0;    // calls of update_nodes
+  int questions = 0;  // calls of job()
+
+  [[nodiscard]] std::string version() const override { return "22.05.8"; }
+  Result<SlurmJob> job(JobId id) override {
+    ++questions;
+    TRY(reach());
+    for (const SlurmJob& job : known_jobs) {
+      if (job.id == id.value()) return job;
+    }
+    return fail(Error::Code::not_found, "Slurm does not know job {}", id);
+  }
+  Result<std::vector<SlurmJob>> jobs() override {
+    TRY(reach());
+    return known_jobs;
+  }
+  Result<std::vector<SlurmNode>> nodes() override {
+    TRY(reach());
+    return known_nodes;
+  }
+  Result<std::vector<SlurmPartition>> partitions() override {
+    TRY(reach());
+    return known_partitions;
+  }
+  Result<void> update_nodes(const std::vector<std::string>& names,
+                            std::optional<std::uint32_t> weight,
+                            const std::optional<std::string>& extra) override {
+    TRY(reach());
+    ++updates;
+    for (const std::string& name : names) {
+      for (SlurmNode& node : known_nodes) {
+        if (node.name != name) continue;
+        if (weight) node.weight = *weight;
+        if (extra) node.extra = *extra;
+      }
+    }
+    return {};
+  }
+
+ private:
+  [[nodiscard]] Result<void> reach() const {
+    if (away) return fail(Error::Code::unavailable, "slurmctld does not answer");
+    return {};
+  }
+};
+
+}  // namespace aliquot::slurm

@@ -1,0 +1,54 @@
+// The SPANK plugin: `--gpu-mem` and `--gpu-share` for sbatch, srun and salloc, and in each step the
+// view of its GPU that the node agent gives. One file for each Slurm context; dispatch.cpp calls
+// them. Needs libc and Slurm's spank.h, nothing of ours: it is loaded into Slurm's programs.
+//
+// It never fails a hook: a plugin that does takes slurmstepd, and with it perhaps the node, out of
+// service. What must not run is ended in the task itself.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+// Not all of it says by itself that it is C.
+extern "C" {
+#include <slurm/spank.h>
+}
+
+namespace aliquot::spank {
+
+// From plugstack.conf: `optional aliquot_spank.so socket=PATH without=refuse timeout=5000`.
+struct Settings {
+  std::string socket = "/run/aliquot/agent.sock";  // %n: the node's name
+  bool refuse = true;                              // where the agent does not answer
+  int timeout_ms = 5000;
+};
+Settings read_settings(int argc, char** argv);
+
+// options.cpp. In every context: the remote side must know what it is handed.
+void register_options(spank_t handle);
+bool asked_for_a_share();  // on this command line
+
+// allocator.cpp: in srun, sbatch and salloc.
+void check_request();
+
+// job.cpp: in slurmstepd.
+void enter_step(spank_t handle, const Settings& settings);
+void enter_task(spank_t handle);
+void leave_step(spank_t handle, const Settings& settings);
+
+// agent.cpp
+struct Answer {
+  int status = 0;  // of HTTP; 0: nobody answered, and body says why
+  std::string body;
+};
+// Tries again while nobody listens, for as long as the timeout is.
+Answer ask_agent(const std::string& socket, std::string_view path, std::string_view body,
+                 int timeout_ms);
+
+// Every message begins with our name.
+void say(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+}  // namespace aliquot::spank
