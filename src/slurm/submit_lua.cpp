@@ -8,7 +8,7 @@
 
 #include "base/text.hpp"
 #include "slurm/settings.hpp"
-#include "submit_lua_text.hpp"
+#include "slurm/submit_lua_text.hpp"
 
 namespace aliquot::slurm {
 namespace {
