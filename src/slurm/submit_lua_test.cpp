@@ -195,6 +195,28 @@ TEST_P(SubmitLua, RefusesInASentence) {
   EXPECT_THAT(called_.text("log"), HasSubstr("aliquot: refused: "));
 }
 
+// As the SPANK plugin hands them over, so that no step repeats them.
+TEST_P(SubmitLua, ReadsWordsThatCameBesideSlurms) {
+  NEED_LUA();
+  load(old_site());
+  EXPECT_EQ(submit({}, {"ALIQUOT_GRES=mps:25"}), "shard:35 | aliquot: mps:25");
+  EXPECT_EQ(submit({}, {"ALIQUOT_GPUS=h200:1", "ALIQUOT_CPUS_PER_GPU=8", "ALIQUOT_MEM_PER_GPU=4G"}),
+            "shard:h200:140 | aliquot: gpu:h200:1");
+  EXPECT_EQ(called_.text("pn_min_cpus") + " " + called_.text("min_mem_per_node"), "8 4096");
+  EXPECT_EQ(submit({}, {"ALIQUOT_GPUS_PER_NODE=1", "ALIQUOT_GRES=fpga:1"}),
+            "shard:140,fpga:1 | aliquot: gpu:1");
+  EXPECT_EQ(submit({}, {"ALIQUOT_GPUS_PER_TASK=1", gpu_share("25%")}),
+            "shard:35 | aliquot: --gpu-share=25%");
+  EXPECT_THAT(submit({}, {"ALIQUOT_GRES=mps:0"}), HasSubstr("2072: --gres='mps:0' asks for none"));
+  // What is Slurm's after all goes back to it.
+  EXPECT_EQ(submit({{"partition", "mixed"}}, {"ALIQUOT_GPUS=1"}),
+            "gpu:1 exclusive | aliquot: gpu:1");
+  EXPECT_EQ(called_.text("max_nodes"), "1");
+  EXPECT_EQ(submit({{"partition", "mixed"}}, {"ALIQUOT_GRES=gpu:2,fpga:1"}),
+            "gpu:2,fpga:1 exclusive | aliquot: gpu:2");
+  EXPECT_EQ(submit({}, {"ALIQUOT_GRES=fpga:1"}), "fpga:1 | ");
+}
+
 TEST_P(SubmitLua, KeepsWhatBelongsToEachGpu) {
   NEED_LUA();
   load(old_site());

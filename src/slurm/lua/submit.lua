@@ -300,9 +300,11 @@ end
 
 local function submit(desc, part_list)
   local options = options_of(desc)
-  if not asks_for_gpus(options) then return end
-  local booking = decide(options, whereabouts(desc, nil, part_list))
-  if not booking then return end
+  local booking = asks_for_gpus(options) and decide(options, whereabouts(desc, nil, part_list))
+  if not booking then
+    if options.handed and options.gres.text then desc.gres = options.gres.text end
+    return
+  end
   apply(desc, options, booking)
   local comment = commented(text(desc.admin_comment), booking.words)
   if comment ~= "" then desc.admin_comment = comment end
