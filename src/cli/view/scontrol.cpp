@@ -14,7 +14,7 @@
 #include "base/text.hpp"
 #include "cli/console.hpp"
 #include "cli/slurm/options.hpp"
-#include "cli/view/hostlist.hpp"
+#include "base/hostlist.hpp"
 #include "cli/view/job_text.hpp"
 #include "cli/view/json_writer.hpp"
 #include "cli/view/named.hpp"
