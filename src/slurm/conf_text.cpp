@@ -217,18 +217,19 @@ std::string ConfEdit::text() const {
   return out;
 }
 
-std::string with_value(const std::vector<std::string>& lines, const ConfLine& line,
-                       std::string_view key, std::string_view value) {
-  const std::string text = joined(lines, line.first, line.count);
+std::string logical_text(const std::vector<std::string>& lines, const ConfLine& line) {
+  return std::string(trim(joined(lines, line.first, line.count)));
+}
+
+std::string with_value(std::string_view line, std::string_view key, std::string_view value) {
   const bool quotes = value.find_first_of(" \t#") != std::string_view::npos;
   const std::string written = quotes ? fmt::format("\"{}\"", value) : std::string(value);
-  std::string out(trim(text));
-  const auto words = words_of(out);
+  const auto words = words_of(line);
   const auto found = std::find_if(words.rbegin(), words.rend(), [&](const Word& word) {
     return equals_ignoring_case(word.key, key);
   });
-  if (found == words.rend()) return fmt::format("{} {}={}", out, key, written);
-  return out.substr(0, found->begin) + written + out.substr(found->end);
+  if (found == words.rend()) return fmt::format("{} {}={}", line, key, written);
+  return fmt::format("{}{}{}", line.substr(0, found->begin), written, line.substr(found->end));
 }
 
 }  // namespace aliquot::slurm

@@ -74,8 +74,9 @@ class ConfEdit {
   CommentStyle style_;
 };
 
-// A logical line with one key set to another value, or added at its end: as one physical line.
-std::string with_value(const std::vector<std::string>& lines, const ConfLine& line,
-                       std::string_view key, std::string_view value);
+// A logical line as one, without comments: `NodeName=n1 CPUs=4`.
+std::string logical_text(const std::vector<std::string>& lines, const ConfLine& line);
+// The same with one key set to another value, or added at its end.
+std::string with_value(std::string_view line, std::string_view key, std::string_view value);
 
 }  // namespace aliquot::slurm

@@ -72,11 +72,4 @@ Result<Settings> load_settings(const std::string& path);
 // Where slurm.conf is, by the settings, $SLURM_CONF, or Slurm's default.
 std::string slurm_conf_path(const Settings& settings);
 
-// How many shards a GPU of this memory has; at least 1, so that a GPU smaller than the unit is
-// whole.
-constexpr std::int64_t shards_of(Bytes gpu_memory, Bytes unit) {
-  const std::int64_t shards = gpu_memory / unit;
-  return shards < 1 ? 1 : shards;
-}
-
 }  // namespace aliquot::slurm

@@ -1,7 +1,6 @@
 #include "slurm/settings.hpp"
 
 #include <gtest/gtest.h>
-#include <rapidcheck/gtest.h>
 
 #include <cstdlib>
 
@@ -106,20 +105,6 @@ TEST(SlurmSettings, AFileThatIsNamedMustBeThere) {
   const auto settings = load_settings("/nonexistent/slurm.toml");
   ASSERT_FALSE(settings);
   EXPECT_EQ(settings.error().message, "cannot read the settings '/nonexistent/slurm.toml'");
-}
-
-TEST(SlurmSettings, ShardsNeverStandForMoreThanTheMemory) {
-  EXPECT_EQ(shards_of(mib(143771), gib(1)), 140);
-  EXPECT_EQ(shards_of(mib(512), gib(1)), 1);
-}
-
-RC_GTEST_PROP(SlurmSettings, ShardsTimesUnitFit, ()) {
-  const auto memory = mib(*rc::gen::inRange<std::int64_t>(1, 1 << 20));
-  const auto unit = mib(*rc::gen::inRange<std::int64_t>(1, 1 << 20));
-  const auto shards = shards_of(memory, unit);
-  RC_ASSERT(shards >= 1);
-  if (shards > 1) RC_ASSERT(unit * shards <= memory);
-  RC_ASSERT(unit * (shards + 1) > memory);
 }
 
 }  // namespace
