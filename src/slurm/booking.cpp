@@ -175,6 +175,12 @@ Result<void> check(const SiteTable& site) {
                   format_size(model.memory));
     }
   }
+  for (const auto& model : site.models) {
+    if (find_model(site, model.name) != &model) {
+      return fail(Code::already_exists, "the GPU model {} is there twice: give each one name",
+                  quote(model.name));
+    }
+  }
   for (const auto& partition : site.partitions) {
     for (const auto& model : partition.models) {
       if (find_model(site, model) == nullptr) {

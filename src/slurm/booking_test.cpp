@@ -153,6 +153,7 @@ TEST(SiteTable, IsHeldToWhatAddsUp) {
   EXPECT_TRUE(wrong([](auto& site) { site.models[0].shards = 141; }));
   EXPECT_TRUE(wrong([](auto& site) { site.models[0].shards = 0; }));
   EXPECT_TRUE(wrong([](auto& site) { site.partitions[0].models = {"b200"}; }));
+  EXPECT_TRUE(wrong([](auto& site) { site.models[1].name = "H200"; }));
 }
 
 SiteTable any_site() {

@@ -1,6 +1,6 @@
-// Slurm's configuration files (slurm.conf, gres.conf, cgroup.conf) as text that can be read and edited
-// without losing anything of it. A file keeps its lines as they are; whatever we put in stands between
-// two marks, and a line that we replace is kept there as a comment:
+// Slurm's configuration files (slurm.conf, gres.conf, cgroup.conf) as text that can be read and
+// edited without losing anything of it. A file keeps its lines as they are; whatever we put in
+// stands between two marks, and a line that we replace is kept there as a comment:
 //
 //   # BEGIN aliquot
 //   # was: GresTypes=gpu

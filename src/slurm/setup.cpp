@@ -91,7 +91,8 @@ std::string gres_of_node(std::string_view before, const std::vector<GpuGroup>& g
   std::vector<std::string> parts;
   for (const auto part : split_outside_brackets(before)) {
     const auto name = part.substr(0, part.find(':'));
-    if (!part.empty() && name != "gpu" && name != "shard" && name != "mps") parts.emplace_back(part);
+    if (!part.empty() && name != "gpu" && name != "shard" && name != "mps")
+      parts.emplace_back(part);
   }
   std::vector<std::string> ours;
   for (const GpuGroup& group : groups) {
@@ -136,8 +137,8 @@ std::vector<GpuGroup> gather(const GpusByNode& nodes, const Site& site) {
     if (found == nodes.end()) continue;
     for (const GpuGroup& own : found->second) {
       auto same = std::ranges::find_if(groups, [&](const GpuGroup& group) {
-        return group.model == own.model && group.count == own.count &&
-               group.memory == own.memory && group.files == own.files;
+        return group.model == own.model && group.count == own.count && group.memory == own.memory &&
+               group.files == own.files;
       });
       if (same == groups.end()) {
         groups.push_back(own);
@@ -170,7 +171,9 @@ class Planner {
   }
 
  private:
-  std::string beside(std::string_view name) const { return (fs::path(site_.folder()) / name).string(); }
+  std::string beside(std::string_view name) const {
+    return (fs::path(site_.folder()) / name).string();
+  }
 
   void change(const std::string& path, std::optional<std::string> before, std::string after) {
     if (before && *before == after) return;
@@ -181,17 +184,21 @@ class Planner {
     gres_conf_ = TRY(read_if_there(read_, beside("gres.conf")));
     const auto nodes = by_node(remembered_gpus(gres_conf_.value_or("")), input_.gpus);
     for (const auto& [name, groups] : nodes) {
-      const bool known = std::ranges::any_of(site_.nodes, [&](const auto& n) { return n.name == name; });
-      const bool told = std::ranges::any_of(
-          input_.gpus, [&](const auto& group) { return std::ranges::count(group.nodes, name) > 0; });
+      const bool known =
+          std::ranges::any_of(site_.nodes, [&](const auto& n) { return n.name == name; });
+      const bool told = std::ranges::any_of(input_.gpus, [&](const auto& group) {
+        return std::ranges::count(group.nodes, name) > 0;
+      });
       if (!known && told) {
-        return fail(Error::Code::not_found, "{} has no line NodeName={}: add it, or name another node",
-                    input_.slurm_conf, name);
+        return fail(Error::Code::not_found,
+                    "{} has no line NodeName={}: add it, or name another node", input_.slurm_conf,
+                    name);
       }
       std::set<std::string> models;
       for (const GpuGroup& group : groups) {
         if (!models.insert(group.model).second) {
-          return fail(Error::Code::invalid_argument, "node {}: {} is told twice", name, group.model);
+          return fail(Error::Code::invalid_argument, "node {}: {} is told twice", name,
+                      group.model);
         }
       }
     }
@@ -289,8 +296,10 @@ class Planner {
       } else {
         for (const auto& [node, unused] : nodes_) about.push_back(node);
       }
-      const auto unknown = std::ranges::find_if(about, [&](const auto& n) { return !nodes_.contains(n); });
-      const bool any = std::ranges::any_of(about, [&](const auto& n) { return nodes_.contains(n); });
+      const auto unknown =
+          std::ranges::find_if(about, [&](const auto& n) { return !nodes_.contains(n); });
+      const bool any =
+          std::ranges::any_of(about, [&](const auto& n) { return nodes_.contains(n); });
       if (!any) continue;
       const auto type = line.get("Type");
       if (*name == "gpu" && type && (line.get("File") || line.get("MultipleFiles"))) {
@@ -306,7 +315,9 @@ class Planner {
       edit.disable(line.first, line.count);
     }
     std::string ours;
-    const auto add = [&](std::string_view line) { ours += (ours.empty() ? "" : "\n") + std::string(line); };
+    const auto add = [&](std::string_view line) {
+      ours += (ours.empty() ? "" : "\n") + std::string(line);
+    };
     if (!gres_conf_ || is_new_file(*gres_conf_, kConf)) add("#" + std::string(kNewFile));
     for (const GpuGroup& group : plan_.gpus) {
       add(std::string(kRemembered) + format_gpu_group(group));
@@ -344,7 +355,8 @@ class Planner {
     }
     if (!found) {
       const bool made = !text || is_new_file(*text, kConf);
-      edit.append(fmt::format("{}ConstrainDevices=yes", made ? "#" + std::string(kNewFile) + "\n" : ""));
+      edit.append(
+          fmt::format("{}ConstrainDevices=yes", made ? "#" + std::string(kNewFile) + "\n" : ""));
     } else if (!equals_ignoring_case(*found->get("ConstrainDevices"), "yes")) {
       edit.replace(found->first, found->count,
                    with_value(logical_text(edit.lines(), *found), "ConstrainDevices", "yes"));
@@ -358,8 +370,9 @@ class Planner {
     const auto text = TRY(read_if_there(read_, path));
     const std::string own = without_ours(text.value_or(""), kConf);
     if (input_.plugin.empty()) {
-      plan_.notes.push_back("aliquot_spank.so is not installed here: plugstack.conf is left alone, "
-                            "and jobs are not held to their shares");
+      plan_.notes.push_back(
+          "aliquot_spank.so is not installed here: plugstack.conf is left alone, "
+          "and jobs are not held to their shares");
       return {};
     }
     ConfEdit edit(own, kConf);
@@ -386,8 +399,9 @@ class Planner {
     const auto text = TRY(read_if_there(read_, path));
     ConfEdit edit(without_ours(text.value_or(""), kLua), kLua);
     const bool made = !text || is_new_file(*text, kLua);
-    edit.insert(end_of_lua(edit.lines()),
-                fmt::format("{}dofile(\"{}\")", made ? "--" + std::string(kNewFile) + "\n" : "", ours));
+    edit.insert(
+        end_of_lua(edit.lines()),
+        fmt::format("{}dofile(\"{}\")", made ? "--" + std::string(kNewFile) + "\n" : "", ours));
     change(path, text, edit.text());
     if (table.whole_as_shards) {
       plan_.notes.push_back(
@@ -403,8 +417,8 @@ class Planner {
     for (std::size_t i = lines.size(); i-- > 0;) {
       const auto first = lines[i].find_first_not_of(" \t\r");
       if (first == std::string::npos || lines[i].compare(first, 2, "--") == 0) continue;
-      const bool returns = lines[i].starts_with("return") &&
-                           (lines[i].size() == 6 || !is_name(lines[i][6]));
+      const bool returns =
+          lines[i].starts_with("return") && (lines[i].size() == 6 || !is_name(lines[i][6]));
       return returns ? i : lines.size();
     }
     return lines.size();

@@ -101,8 +101,8 @@ Result<std::string> apply_plan(const SetupPlan& plan, const std::string& backups
     if (::geteuid() == 0) TRY(check_path(change.path, slurm_user));
     // Somebody may have edited it while the plan was looked at.
     const auto now = read_conf_file(change.path);
-    const bool same = now ? change.before == *now
-                          : !change.before && now.error().code == Error::Code::not_found;
+    const bool same =
+        now ? change.before == *now : !change.before && now.error().code == Error::Code::not_found;
     if (!same) {
       return fail(Error::Code::failed_state, "{} has changed meanwhile: run it again", change.path);
     }

@@ -94,7 +94,8 @@ class Reader {
                     .gres = line.get("Gres").value_or(default_gres_),
                     .features = {},
                     .place = place};
-      for (const auto feature : split(features.value_or(""), ',')) node.features.emplace_back(feature);
+      for (const auto feature : split(features.value_or(""), ','))
+        node.features.emplace_back(feature);
       site_.nodes.push_back(std::move(node));
     }
     return {};
@@ -160,8 +161,8 @@ class Reader {
 
 bool is_model(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == '-' || c == '_' || c == '.';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
   });
 }
 
@@ -256,9 +257,10 @@ Result<GpuGroup> parse_gpu_group(std::string_view text, const std::string& here)
     group.memory = *memory;
   }
   if (group.memory < mib(1)) return bad("how much memory has each?");
-  group.files = rest.empty() ? (group.count == 1 ? "/dev/nvidia0"
-                                                 : fmt::format("/dev/nvidia[0-{}]", group.count - 1))
-                             : std::string(rest);
+  group.files =
+      rest.empty()
+          ? (group.count == 1 ? "/dev/nvidia0" : fmt::format("/dev/nvidia[0-{}]", group.count - 1))
+          : std::string(rest);
   if (!group.files.starts_with('/') ||
       group.files.find_first_of(" \t\n\"'#;\\$") != std::string::npos) {
     return bad("files are a full path such as /dev/nvidia[0-3]");
@@ -295,7 +297,8 @@ SiteTable make_site_table(const Site& site, const std::vector<GpuGroup>& gpus,
     const std::set<std::string> nodes(partition.nodes.begin(), partition.nodes.end());
     Partition entry{.name = partition.name, .models = {}};
     for (const GpuGroup& group : gpus) {
-      const bool has = std::ranges::any_of(group.nodes, [&](const auto& n) { return nodes.contains(n); });
+      const bool has =
+          std::ranges::any_of(group.nodes, [&](const auto& n) { return nodes.contains(n); });
       if (has && std::ranges::count(entry.models, group.model) == 0) {
         entry.models.push_back(group.model);
       }

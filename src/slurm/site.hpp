@@ -1,6 +1,6 @@
-// A site as its slurm.conf describes it: keys, nodes and partitions, with the place of each, so that
-// setup can edit them and check can name them. Read with everything it includes. Knows no more of
-// Slurm's keys than we ask for.
+// A site as its slurm.conf describes it: keys, nodes and partitions, with the place of each, so
+// that setup can edit them and check can name them. Read with everything it includes. Knows no more
+// of Slurm's keys than we ask for.
 #pragma once
 
 #include <cstddef>
