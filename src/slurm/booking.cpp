@@ -192,8 +192,6 @@ Result<void> check(const SiteTable& site) {
   return {};
 }
 
-std::int64_t shards_of(Bytes gpu_memory, Bytes unit) { return gpu_memory / unit; }
-
 std::optional<std::int64_t> shards_for(const What& what, const GpuModel& model,
                                        const SiteTable& site) {
   const auto portion = core::portion_of(what, model.memory, units_of(site));

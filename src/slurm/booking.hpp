@@ -16,6 +16,7 @@
 #include "base/units.hpp"
 #include "core/request.hpp"
 #include "core/request_parse.hpp"
+#include "slurm/settings.hpp"
 
 namespace aliquot::slurm {
 
@@ -56,9 +57,6 @@ struct SiteTable {
 
 // Whether the numbers make sense, and stay where Lua's are exact.
 Result<void> check(const SiteTable& site);
-
-// How many shards a GPU with this memory has: what is left over beyond the last is not shared.
-std::int64_t shards_of(Bytes gpu_memory, Bytes unit);
 
 using What = std::variant<core::WholeGpu, core::Amounts, core::Tickets>;
 

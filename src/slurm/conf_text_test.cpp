@@ -68,8 +68,8 @@ RC_GTEST_PROP(ConfText, UndoingGivesBackWhatWasThere, ()) {
   const auto count = *rc::gen::inRange<std::size_t>(0, 12);
   std::string site;
   for (std::size_t i = 0; i < count; ++i) {
-    site += *rc::gen::element<std::string>("A=1", "", "# was: x", "  B=2 \\", "# c", "C=\"d e\" F=1",
-                                           "include x", "#END aliquot", "\t") +
+    site += *rc::gen::element<std::string>("A=1", "", "# was: x", "  B=2 \\", "# c",
+                                           "C=\"d e\" F=1", "include x", "#END aliquot", "\t") +
             "\n";
   }
   ConfEdit edit(site, {});

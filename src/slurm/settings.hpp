@@ -72,4 +72,20 @@ Result<Settings> load_settings(const std::string& path);
 // Where slurm.conf is, by the settings, $SLURM_CONF, or Slurm's default.
 std::string slurm_conf_path(const Settings& settings);
 
+// How many shards a GPU of this memory has: as many as it has units, less a few, so that the parts
+// people ask for come out even (four quarters of 139 shards do not fit, of 120 they do). They are
+// then a little larger than the unit: shard_memory(). At least 1, so that a GPU smaller than the
+// unit is whole.
+constexpr std::int64_t shards_of(Bytes gpu_memory, Bytes unit) {
+  const std::int64_t units = gpu_memory / unit;
+  const std::int64_t twenties = units - units % 20;
+  if (twenties * 100 >= units * 85) return twenties < 1 ? 1 : twenties;
+  return units < 4 ? (units < 1 ? 1 : units) : units - units % 4;
+}
+
+// Of so many of a GPU's shards; all of them are all of it.
+constexpr Bytes shard_memory(Bytes gpu_memory, std::int64_t all, std::int64_t shards) {
+  return shards >= all ? gpu_memory : Bytes(gpu_memory.value() / all * shards);
+}
+
 }  // namespace aliquot::slurm

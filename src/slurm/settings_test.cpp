@@ -1,6 +1,7 @@
 #include "slurm/settings.hpp"
 
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include <cstdlib>
 
@@ -105,6 +106,29 @@ TEST(SlurmSettings, AFileThatIsNamedMustBeThere) {
   const auto settings = load_settings("/nonexistent/slurm.toml");
   ASSERT_FALSE(settings);
   EXPECT_EQ(settings.error().message, "cannot read the settings '/nonexistent/slurm.toml'");
+}
+
+TEST(SlurmSettings, ShardsNeverStandForMoreThanTheMemory) {
+  EXPECT_EQ(shards_of(mib(143771), gib(1)), 140);
+  EXPECT_EQ(shards_of(gib(139), gib(1)), 120);
+  EXPECT_EQ(shards_of(gib(79), gib(1)), 76);
+  EXPECT_EQ(shards_of(gib(23), gib(1)), 20);
+  EXPECT_EQ(shards_of(gib(15), gib(1)), 12);
+  EXPECT_EQ(shards_of(gib(3), gib(1)), 3);
+  EXPECT_EQ(shards_of(mib(512), gib(1)), 1);
+}
+
+RC_GTEST_PROP(SlurmSettings, ShardsTimesUnitFit, ()) {
+  const auto memory = mib(*rc::gen::inRange<std::int64_t>(1, 1 << 20));
+  const auto unit = mib(*rc::gen::inRange<std::int64_t>(1, 1 << 20));
+  const auto shards = shards_of(memory, unit);
+  RC_ASSERT(shards >= 1);
+  if (shards > 1) RC_ASSERT(unit * shards <= memory);
+  RC_ASSERT(shards * 2 > memory / unit);
+  // Quarters fit, and all shards are all of the memory and never more.
+  if (shards >= 4) RC_ASSERT((shards + 3) / 4 * 4 <= shards);
+  RC_ASSERT(shard_memory(memory, shards, shards) == memory);
+  RC_ASSERT(shard_memory(memory, shards, shards - 1) < memory || shards == 1);
 }
 
 }  // namespace

@@ -106,13 +106,15 @@ TEST(Setup, ASecondTimeChangesNothingAndRemembersTheGpus) {
 }
 
 TEST(Setup, UndoGivesTheSitesFilesBack) {
-  const Files before{{"/s/slurm.conf", kConf},
-                     {"/s/cgroup.conf", "CgroupPlugin=cgroup/v1\nConstrainDevices=no\n"},
-                     {"/s/job_submit.lua", "function slurm_job_submit() end\nreturn slurm.SUCCESS\n"},
-                     {"/s/gres.conf", "Name=gpu File=/dev/nvidia[0-3]\nName=nic Count=2\n"}};
+  const Files before{
+      {"/s/slurm.conf", kConf},
+      {"/s/cgroup.conf", "CgroupPlugin=cgroup/v1\nConstrainDevices=no\n"},
+      {"/s/job_submit.lua", "function slurm_job_submit() end\nreturn slurm.SUCCESS\n"},
+      {"/s/gres.conf", "Name=gpu File=/dev/nvidia[0-3]\nName=nic Count=2\n"}};
   Files files = before;
   apply(files, planned(input(), files));
-  EXPECT_THAT(files["/s/cgroup.conf"], HasSubstr("# was: ConstrainDevices=no\nConstrainDevices=yes"));
+  EXPECT_THAT(files["/s/cgroup.conf"],
+              HasSubstr("# was: ConstrainDevices=no\nConstrainDevices=yes"));
   EXPECT_THAT(files["/s/gres.conf"], HasSubstr("# was: Name=gpu File=/dev/nvidia[0-3]\n"));
   // A file of Lua may end in `return`, and nothing may follow it.
   EXPECT_TRUE(files["/s/job_submit.lua"].ends_with("-- END aliquot\nreturn slurm.SUCCESS\n"));
@@ -132,9 +134,9 @@ TEST(Setup, KeepsTheSitesLinesWhereTheyServe) {
 }
 
 TEST(Setup, IncludedFilesAreEditedWhereTheyAre) {
-  Files files{{"/s/slurm.conf", "ClusterName=lab\nInclude nodes.conf\n"},
-              {"/s/nodes.conf",
-               "NodeName=n[1-4] CPUs=64 \\\n Weight=3\nPartitionName=p Nodes=n[1-4]\n"}};
+  Files files{
+      {"/s/slurm.conf", "ClusterName=lab\nInclude nodes.conf\n"},
+      {"/s/nodes.conf", "NodeName=n[1-4] CPUs=64 \\\n Weight=3\nPartitionName=p Nodes=n[1-4]\n"}};
   apply(files, planned(input(), files));
   EXPECT_THAT(files["/s/nodes.conf"],
               HasSubstr("NodeName=n[1-4] CPUs=64  Weight=3 Gres=gpu:h200:4,shard:h200:560\n"));
@@ -162,8 +164,7 @@ TEST(Setup, SaysWhatItCannotDo) {
             "/s/slurm.conf:6: the nodes of this line have different GPUs: split it into one line "
             "for each kind of node");
   from.gpus[0].nodes = {"x9"};
-  EXPECT_EQ(complaint(from),
-            "/s/slurm.conf has no line NodeName=x9: add it, or name another node");
+  EXPECT_EQ(complaint(from), "/s/slurm.conf has no line NodeName=x9: add it, or name another node");
   from.gpus.clear();
   EXPECT_THAT(complaint(from), HasSubstr("no GPUs are known"));
   files["/s/aliquot_submit.lua"] = "-- the site's own\n";
@@ -201,10 +202,9 @@ TEST(Site, KnowsItsPartitionsModels) {
                "PartitionName=y\nPartitionName=z Nodes=a2,b1\n"}};
   const auto site = read_site("/s/slurm.conf", reader(files));
   ASSERT_TRUE(site) << site.error().message;
-  const auto table = make_site_table(*site,
-                                     {{{"a1", "a2"}, "h200", 4, gib(140), "/dev/x"},
-                                      {{"b1"}, "t4", 2, gib(15), "/dev/x"}},
-                                     {}, {24, 11, 0});
+  const auto table = make_site_table(
+      *site, {{{"a1", "a2"}, "h200", 4, gib(140), "/dev/x"}, {{"b1"}, "t4", 2, gib(15), "/dev/x"}},
+      {}, {24, 11, 0});
   ASSERT_EQ(table.partitions.size(), 3U);
   EXPECT_EQ(table.default_partition, "x");
   EXPECT_EQ(table.partitions[0].models, std::vector<std::string>{"h200"});
@@ -242,8 +242,11 @@ TEST(SlurmCheck, AFreshSetupIsWellAndAMissingOneIsNot) {
 }
 
 TEST(SlurmCheck, NamesIllNodesAndStaleSamples) {
-  SlurmNode well{.name = "n1", .state = "IDLE", .gres = "gpu:h200:4,shard:h200:560",
-                 .extra = "aliquot:0=0%/0M", .weight = 1003};
+  SlurmNode well{.name = "n1",
+                 .state = "IDLE",
+                 .gres = "gpu:h200:4,shard:h200:560",
+                 .extra = "aliquot:0=0%/0M",
+                 .weight = 1003};
   SlurmNode drained = well;
   drained.name = "n2";
   drained.state = "IDLE+DRAIN";
@@ -251,9 +254,9 @@ TEST(SlurmCheck, NamesIllNodesAndStaleSamples) {
   SlurmNode stale = well;
   stale.name = "n3";
   stale.weight = 1101;
-  const auto checks = check_cluster(std::vector<SlurmNode>{well, drained, stale},
-                                    std::vector<SlurmPartition>{}, {},
-                                    {{{"n1", "n2", "n3"}, "h200", 4, gib(140), "/dev/x"}});
+  const auto checks =
+      check_cluster(std::vector<SlurmNode>{well, drained, stale}, std::vector<SlurmPartition>{}, {},
+                    {{{"n1", "n2", "n3"}, "h200", 4, gib(140), "/dev/x"}});
   std::string all;
   for (const Check& check : checks) {
     all += fmt::format("{} {}: {}\n", to_string(check.level), check.name, check.finding);

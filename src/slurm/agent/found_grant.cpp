@@ -35,8 +35,7 @@ void take_shards(api::GpuHold& hold, std::int64_t shards, const ShareSettings& s
   hold.whole = false;
   hold.compute = std::max<std::int64_t>(
       1, std::min(kWholeGpu.value(), share.overcommit.value() * std::min(shards, all) / all));
-  // The rest that is no whole unit is the last shard's.
-  if (shards < all) hold.memory = std::min(hold.memory, shards * share.unit.value());
+  hold.memory = shard_memory(Bytes(hold.memory), all, shards).value();
 }
 
 void take_request(api::GpuHold& hold, const core::GpuRequest& request, std::int64_t booked,
@@ -154,6 +153,7 @@ Result<StepFacts> parse_step_facts(std::string_view text) {
   StepFacts facts;
   facts.job = TRY(number("job"));
   facts.step = TRY(number("step"));
+  facts.stepd = TRY(number("stepd"));
   facts.uid = static_cast<std::uint32_t>(TRY(number("uid")));
   facts.gid = static_cast<std::uint32_t>(TRY(number("gid")));
   facts.tasks = std::max<std::int64_t>(1, TRY(number("tasks")));

@@ -1,6 +1,7 @@
 #include "slurm/plugins/client.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include <time.h>
 
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace {
@@ -15,7 +17,7 @@ namespace {
 std::string last_error;
 
 int failed(const char* what) {
-  const int error = slurm_get_errno();
+  const int error = errno;
   last_error = std::string(what) + ": " + slurm_strerror(error);
   return error == ESLURM_INVALID_JOB_ID ? 1 : -1;
 }
@@ -108,6 +110,19 @@ void show(const slurm_job_info_t& job, aliquot_slurm_job_visitor visit, void* da
   visit(&shown, data);
 }
 
+// A job is named by its number, since 26.05 by what names a step as well.
+template <class Load>
+int load_job(Load* load, job_info_msg_t** message, uint32_t id) {
+  if constexpr (std::is_invocable_v<Load*, job_info_msg_t**, uint32_t, uint16_t>) {
+    return load(message, id, SHOW_DETAIL);
+  } else {
+    slurm_step_id_t all{};
+    all.job_id = id;
+    all.step_id = all.step_het_comp = NO_VAL;
+    return load(message, all, SHOW_DETAIL);
+  }
+}
+
 void show_all(job_info_msg_t* message, aliquot_slurm_job_visitor visit, void* data) {
   for (uint32_t i = 0; i < message->record_count; ++i) show(message->job_array[i], visit, data);
   slurm_free_job_info_msg(message);
@@ -116,7 +131,7 @@ void show_all(job_info_msg_t* message, aliquot_slurm_job_visitor visit, void* da
 // What the jobs of a node take is only in its select data, which every version packs anew; the
 // number of CPUs is asked for by an item that all have.
 int64_t allocated(const node_info_t& node, uint32_t item) {
-#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(24, 11, 0)
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 5, 0)
   uint64_t wide = 0;
   uint16_t narrow = 0;
   void* out = item == SELECT_NODEDATA_MEM_ALLOC ? static_cast<void*>(&wide) : &narrow;
@@ -131,7 +146,7 @@ int64_t allocated(const node_info_t& node, uint32_t item) {
 #endif
 }
 
-#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(24, 11, 0)
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 5, 0)
 constexpr uint32_t kCpus = SELECT_NODEDATA_SUBCNT;
 constexpr uint32_t kMemory = SELECT_NODEDATA_MEM_ALLOC;
 #else
@@ -160,7 +175,7 @@ const char* aliquot_slurm_error(void) { return last_error.c_str(); }
 
 int aliquot_slurm_find_job(uint32_t id, aliquot_slurm_job_visitor visit, void* data) {
   job_info_msg_t* message = nullptr;
-  if (slurm_load_job(&message, id, SHOW_DETAIL) != SLURM_SUCCESS) {
+  if (load_job(slurm_load_job, &message, id) != SLURM_SUCCESS) {
     return failed("Slurm does not show the job");
   }
   if (message->record_count == 0) {
