@@ -136,9 +136,9 @@ TEST_P(SubmitLua, BooksWholeGpusAsAllTheirShardsOnOldSlurm) {
   EXPECT_EQ(submit({{"tres_per_job", "gres:gpu:1"}}), "shard:140 | aliquot: gpu:1");
   EXPECT_EQ(called_.text("tres_per_job"), "");
   EXPECT_EQ(called_.text("max_nodes"), "1");
-  EXPECT_EQ(submit({{"tres_per_task", "cpu:4,gres:gpu:1"}, {"num_tasks", 1}}),
+  EXPECT_EQ(submit({{"tres_per_task", "cpu:4,gres:gpu:1,gres/fpga:1"}, {"num_tasks", 1}}),
             "shard:140 | aliquot: gpu:1");
-  EXPECT_EQ(called_.text("tres_per_task"), "cpu:4");
+  EXPECT_EQ(called_.text("tres_per_task"), "cpu:4,gres/fpga:1");
 
   EXPECT_EQ(submit({{"tres_per_node", "gres:gpu:2"}}), "gres:gpu:2 exclusive | aliquot: gpu:2");
   EXPECT_THAT(called_.text("user"), HasSubstr("take whole nodes"));
@@ -215,6 +215,8 @@ TEST_P(SubmitLua, ReadsWordsThatCameBesideSlurms) {
   EXPECT_EQ(submit({{"partition", "mixed"}}, {"ALIQUOT_GRES=gpu:2,fpga:1"}),
             "gpu:2,fpga:1 exclusive | aliquot: gpu:2");
   EXPECT_EQ(submit({}, {"ALIQUOT_GRES=fpga:1"}), "fpga:1 | ");
+  EXPECT_THAT(submit({{"min_nodes", 2}}, {"ALIQUOT_GPUS=1"}),
+              HasSubstr("does not spread evenly over 2 nodes"));
 }
 
 TEST_P(SubmitLua, KeepsWhatBelongsToEachGpu) {

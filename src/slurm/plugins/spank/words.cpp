@@ -113,6 +113,8 @@ Asked asked_in_gres(std::string_view text) {
 }
 
 Asked asked(const Options& options) {
+  // Slurm makes GPUs of these by itself; job_submit.lua leaves them to it, or refuses.
+  if (options.has("ntasks-per-gpu") || options.has("gpus-per-socket")) return Asked::other;
   if (asked_for_a_share()) return Asked::share;
   auto result = asked_in_gres(options.get("gres"));
   for (const auto& option : kOptions) {
