@@ -30,12 +30,6 @@ bool has_item(std::string_view list, std::string_view item) {
   return std::ranges::any_of(parts, [&](auto part) { return equals_ignoring_case(part, item); });
 }
 
-bool has_gpus(std::string_view gres) {
-  const auto parts = split_outside_brackets(gres);
-  return std::ranges::any_of(parts,
-                             [](auto part) { return part == "gpu" || part.starts_with("gpu:"); });
-}
-
 // What counts shares and whole GPUs together, and what stops them from being counted.
 void check_accounting(const Site& site, const SiteTable& table, std::vector<Check>& checks) {
   const auto type = site.get("AccountingStorageType").value_or("");
