@@ -4,6 +4,7 @@
 
 #include "base/size.hpp"
 #include "base/text.hpp"
+#include "slurm/settings.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -29,7 +30,8 @@ core::GpuUnits units_of(const SiteTable& site) {
 std::int64_t shards_of_memory(const What& what, const GpuModel& model, const SiteTable& site) {
   if (const auto* amounts = std::get_if<core::Amounts>(&what)) {
     if (amounts->memory) {
-      return std::min(model.shards, ceil_div(amounts->memory->value(), site.unit.value()));
+      const auto one = shard_memory(model.memory, model.shards, 1).value();
+      return std::min(model.shards, ceil_div(amounts->memory->value(), one));
     }
     return ceil_div(model.shards * amounts->compute->value(), kWholeGpu.value());
   }
@@ -91,10 +93,10 @@ Result<std::vector<const GpuModel*>> candidates(const SiteTable& site, std::stri
   return wanted;
 }
 
-// By the model where the user named one, in the site's own spelling.
-std::string gres_of(const core::GpuRequest& request, const GpuModel& model, std::int64_t shards) {
-  if (request.models.size() != 1) return fmt::format("shard:{}", shards);
-  return fmt::format("shard:{}:{}", model.name, shards);
+// In the site's own spelling.
+std::string gres_of(const GpuModel* model, std::int64_t shards) {
+  if (model == nullptr) return fmt::format("shard:{}", shards);
+  return fmt::format("shard:{}:{}", model->name, shards);
 }
 
 Result<Booking> book_share(const SiteTable& site, std::string_view partition,
@@ -105,20 +107,33 @@ Result<Booking> book_share(const SiteTable& site, std::string_view partition,
                 "{} parts of GPUs on a node are not possible: ask for one, or for whole GPUs",
                 request.count);
   }
-  std::int64_t most = 0;
+  const GpuModel* largest = nullptr;  // of those it fits on
+  std::int64_t need = 0;              // on whichever of them
+  std::int64_t least = 0;             // not to land on the others
   for (const auto* model : models) {
-    most = std::max(most, shards_for(request.what, *model, site).value_or(0));
+    if (const auto shards = shards_for(request.what, *model, site)) {
+      need = std::max(need, *shards);
+      if (largest == nullptr || model->memory > largest->memory) largest = model;
+    } else {
+      least = std::max(least, model->shards + 1);
+    }
   }
-  if (most == 0) {
+  if (largest == nullptr) {
     Bytes memory;
     for (const auto* model : models) memory = std::max(memory, model->memory);
     return fail(Code::invalid_argument,
                 "{} is more than any GPU of the partition {} has: the largest has {} of memory",
                 core::format_gpu_request(request), quote(partition), format_size(memory));
   }
-  return Booking{.kind = Booking::Kind::shards,
-                 .gres = gres_of(request, *models.front(), most),
-                 .words = core::format_gpu_request(request)};
+  Booking booking{.kind = Booking::Kind::shards, .words = core::format_gpu_request(request)};
+  if (request.models.size() == 1) {
+    booking.gres = gres_of(largest, need);
+  } else if (std::max(need, least) <= largest->shards) {
+    booking.gres = gres_of(nullptr, std::max(need, least));
+  } else {
+    booking.gres = gres_of(largest, shards_for(request.what, *largest, site).value());
+  }
+  return booking;
 }
 
 Result<Booking> book_whole(const SiteTable& site, std::string_view partition,
@@ -143,17 +158,13 @@ Result<Booking> book_whole(const SiteTable& site, std::string_view partition,
     return booking;
   }
   booking.kind = Booking::Kind::shards;
-  booking.gres = gres_of(request, *models.front(), shards);
+  booking.gres = gres_of(request.models.size() == 1 ? models.front() : nullptr, shards);
   return booking;
 }
 
 }  // namespace
 
 Result<void> check(const SiteTable& site) {
-  if (site.unit < Bytes(1) || site.unit > kMostMemory) {
-    return fail(Code::invalid_argument, "a shard of {} bytes is none: set share.unit to 1G or so",
-                site.unit);
-  }
   if (site.overcommit < kWholeGpu || site.overcommit > kMostCompute) {
     return fail(Code::invalid_argument, "share.overcommit is not between 1.0 and 10");
   }
@@ -167,12 +178,11 @@ Result<void> check(const SiteTable& site) {
   for (const auto& model : site.models) {
     const bool fits = model.memory >= Bytes(1) && model.memory <= kMostMemory &&
                       model.shards >= 1 && model.shards <= kMostShards &&
-                      model.shards <= model.memory / site.unit;
+                      model.shards <= model.memory.value();
     if (!fits || model.most_per_node < 1) {
       return fail(Code::invalid_argument,
-                  "{} shards of {} do not make a GPU {} of {}: choose a smaller share.unit",
-                  model.shards, format_size(site.unit), quote(model.name),
-                  format_size(model.memory));
+                  "{} shards do not make a GPU {} of {}: choose another share.unit", model.shards,
+                  quote(model.name), format_size(model.memory));
     }
   }
   for (const auto& model : site.models) {
@@ -205,8 +215,7 @@ std::optional<core::Portion> promised(const What& what, std::int64_t booked, con
                                       const SiteTable& site) {
   auto portion = core::portion_of(what, model.memory, units_of(site));
   if (!portion) return std::nullopt;
-  // All shards are the whole GPU, with what is left over beyond the last.
-  if (booked < model.shards) portion->memory = std::min(portion->memory, site.unit * booked);
+  portion->memory = std::min(portion->memory, shard_memory(model.memory, model.shards, booked));
   return portion;
 }
 

@@ -1,4 +1,4 @@
-// How a GPU request is booked under Slurm: as shards, each of them one unit of GPU memory, so that
+// How a GPU request is booked under Slurm: as shards, each about one unit of GPU memory, so that
 // slurmctld packs GPU by GPU with its own code. Compute needs no second resource: a share books the
 // more of what its memory and its compute take, and so the compute promised on a GPU stays within
 // the over-commit factor whatever else is booked there. Pure. The same rules stand in
@@ -24,7 +24,7 @@ namespace aliquot::slurm {
 struct GpuModel {
   std::string name;
   Bytes memory;
-  std::int64_t shards = 0;         // of one GPU; shards_of() says how many
+  std::int64_t shards = 1;         // of one GPU: shards_of() in settings.hpp
   std::int64_t most_per_node = 1;  // GPUs on the node that has the most of them
 };
 
@@ -45,7 +45,7 @@ struct SiteTable {
   std::vector<GpuModel> models = {};
   std::vector<Partition> partitions = {};
   std::string default_partition = {};
-  Bytes unit = gib(1);              // of GPU memory, that one shard is
+  Bytes unit = gib(1);              // what the shards were counted in: shards_of()
   Compute overcommit = kWholeGpu;   // compute promised on a GPU at most
   std::int64_t mps_per_gpu = 100;   // what a user's mps:P counts in
   std::int64_t shards_per_gpu = 8;  // what a user's shard:K counts in
@@ -64,7 +64,7 @@ using What = std::variant<core::WholeGpu, core::Amounts, core::Tickets>;
 std::optional<std::int64_t> shards_for(const What& what, const GpuModel& model,
                                        const SiteTable& site);
 
-// What a job that booked so many shards may take there: what it asked for, and of the memory that
+// What a job that booked so many shards may take there: what it asked for, and of memory that
 // follows in proportion no more than was booked. Nothing where it is more than that GPU.
 std::optional<core::Portion> promised(const What& what, std::int64_t booked, const GpuModel& model,
                                       const SiteTable& site);

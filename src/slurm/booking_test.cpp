@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text.hpp"
+#include "slurm/settings.hpp"
+
 namespace aliquot::slurm {
 namespace {
 
@@ -13,7 +16,8 @@ using core::Amounts;
 using core::Tickets;
 using core::WholeGpu;
 
-constexpr Bytes kH200{150'754'820'096};  // 140.4 GiB: not a multiple of the unit
+constexpr Bytes kH200 = mib(143'771);  // 140.4 GiB: not a multiple of the unit
+constexpr Bytes kShard = shard_memory(kH200, 140, 1);
 
 SiteTable h200_site() {
   return {.models = {{"h200", kH200, 140, 4}, {"A100", gib(40), 40, 2}},
@@ -44,7 +48,8 @@ std::string booked(const SiteTable& site, const std::string& partition,
 
 TEST(Shards, FollowTheLargerOfMemoryAndCompute) {
   EXPECT_EQ(shards(mem(gib(8))), 8);
-  EXPECT_EQ(shards(mem(gib(8) + Bytes(1))), 9);
+  EXPECT_EQ(shards(mem(kShard * 8)), 8);
+  EXPECT_EQ(shards(mem(kShard * 8 + Bytes(1))), 9);
   EXPECT_EQ(shards(mem(Bytes(1))), 1);
   EXPECT_EQ(shards(share(2'500)), 35);
   EXPECT_EQ(shards(both(gib(8), 5'000)), 70);
@@ -75,7 +80,7 @@ TEST(Shards, AllOfThemAreTheWholeGpu) {
   EXPECT_EQ(shards(mps(100)), 140);
   EXPECT_EQ(shards(share(10'000)), 140);
   EXPECT_EQ(shards(mem(kH200)), 140);
-  EXPECT_EQ(shards(mem(gib(140) + Bytes(1))), 140);
+  EXPECT_EQ(shards(mem(kShard * 139 + Bytes(1))), 140);
   EXPECT_EQ(shards(mem(kH200 + Bytes(1))), std::nullopt);
   EXPECT_EQ(shards(mps(101)), std::nullopt);
   EXPECT_EQ(shards(shard(9)), std::nullopt);
@@ -85,7 +90,7 @@ TEST(Promised, IsWhatWasAskedWithinWhatIsBooked) {
   const auto site = h200_site();
   const auto& gpu = site.models.front();
   EXPECT_EQ(promised(mem(gib(8)), 8, gpu, site), (core::Portion{gib(8), Compute(569)}));
-  EXPECT_EQ(promised(share(5'000), 70, gpu, site), (core::Portion{gib(70), Compute(5'000)}));
+  EXPECT_EQ(promised(share(5'000), 70, gpu, site), (core::Portion{kShard * 70, Compute(5'000)}));
   EXPECT_EQ(promised(mps(100), 140, gpu, site), (core::Portion{kH200, kWholeGpu}));
   EXPECT_EQ(promised(mps(101), 140, gpu, site), std::nullopt);
 }
@@ -108,6 +113,8 @@ TEST(Book, UntypedOnSeveralModelsTakesTheMostThatOneNeeds) {
   EXPECT_EQ(booked(site, "mixed", {.gpu_mem = "8G"}), "shard:8 for --gpu-mem=8G");
   EXPECT_EQ(booked(site, "mixed", {.gres = "mps:50"}), "shard:70 for mps:50");
   EXPECT_EQ(booked(site, "mixed", {.gpu_mem = "100G"}), "shard:100 for --gpu-mem=100G");
+  // Not on the A100, which would have room by the count of its shards.
+  EXPECT_EQ(booked(site, "mixed", {.gpu_mem = "40.1G"}), "shard:41 for --gpu-mem=43057047142B");
   // A partition that is not in the table may have any model.
   EXPECT_EQ(booked(site, "new", {.gres = "mps:50"}), "shard:70 for mps:50");
   EXPECT_EQ(booked(site, "cpu,main", {.gres = "mps:50"}), "shard:70 for mps:50");
@@ -147,10 +154,8 @@ TEST(SiteTable, IsHeldToWhatAddsUp) {
     change(site);
     return !check(site).has_value();
   };
-  EXPECT_TRUE(wrong([](auto& site) { site.unit = Bytes(0); }));
   EXPECT_TRUE(wrong([](auto& site) { site.overcommit = Compute(9'999); }));
   EXPECT_TRUE(wrong([](auto& site) { site.mps_per_gpu = 0; }));
-  EXPECT_TRUE(wrong([](auto& site) { site.models[0].shards = 141; }));
   EXPECT_TRUE(wrong([](auto& site) { site.models[0].shards = 0; }));
   EXPECT_TRUE(wrong([](auto& site) { site.partitions[0].models = {"b200"}; }));
   EXPECT_TRUE(wrong([](auto& site) { site.models[1].name = "H200"; }));
@@ -242,18 +247,35 @@ RC_GTEST_PROP(BookingProperty, AskingForMoreNeverBooksLess, ()) {
             shards_for(mps(more_mps), gpu, site).value());
 }
 
-// So that what a GPU cannot hold is never placed there by a booking made for a larger one.
-RC_GTEST_PROP(BookingProperty, WhatDoesNotFitBooksMoreThanTheGpuHas, ()) {
+// By the count of its shards alone, which is all that slurmctld looks at.
+RC_GTEST_PROP(BookingProperty, NoJobLandsOnAGpuThatIsTooSmallForIt, ()) {
   auto site = any_site();
-  auto larger = site.models.front();
-  larger.name = "larger";
-  larger.memory *= 2;
-  larger.shards = shards_of(larger.memory, site.unit);
-  const auto& gpu = site.models.front();
-  const auto memory =
-      Bytes(*rc::gen::inRange<std::int64_t>(gpu.memory.value() + 1, larger.memory.value() + 1));
-  RC_ASSERT(!shards_for(mem(memory), gpu, site).has_value());
-  RC_ASSERT(shards_for(mem(memory), larger, site).value() > gpu.shards);
+  site.partitions = {{"all", {}}};
+  site.models.clear();
+  const int models = *rc::gen::inRange(1, 5);
+  for (int i = 0; i < models; ++i) {
+    const auto memory = Bytes(*rc::gen::inRange<std::int64_t>(gib(3).value(), gib(300).value()));
+    site.models.push_back({fmt::format("m{}", i), memory, shards_of(memory, site.unit), 4});
+    site.partitions[0].models.push_back(site.models.back().name);
+  }
+  RC_ASSERT(check(site).has_value());
+  const auto what = any_what(site);
+  if (std::holds_alternative<WholeGpu>(what)) return;
+  const auto options = core::options_of(core::GpuRequest{1, what, {}});
+  const auto booking = book(site, "all", options);
+  RC_ASSERT(booking.has_value());
+  int places = 0;
+  for (const auto& model : site.models) {
+    const auto parts = split(booking->gres, ':');
+    const auto booked = parse_digits(parts.back()).value();
+    if (parts.size() == 3 && parts[1] != model.name) continue;
+    if (booked > model.shards) continue;
+    ++places;
+    const auto needed = shards_for(what, model, site);
+    RC_ASSERT(needed.has_value());
+    RC_ASSERT(*needed <= booked);
+  }
+  RC_ASSERT(places > 0);
 }
 
 }  // namespace

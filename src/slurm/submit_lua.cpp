@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "base/text.hpp"
-#include "submit_lua_text.hpp"
+#include "slurm/settings.hpp"
+#include "slurm/submit_lua_text.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -55,7 +56,6 @@ std::string make_submit_lua(const SiteTable& site) {
   };
   add("\n-- job_submit.lua runs it last: dofile(\"/etc/slurm/aliquot_submit.lua\")\n\n");
   add("local site = {{\n");
-  add("  unit = {}, -- bytes of GPU memory that one shard is\n", site.unit);
   add("  overcommit = {}, -- compute promised on a GPU at most, in 1/10000\n", site.overcommit);
   add("  mps_per_gpu = {},\n  shards_per_gpu = {},\n", site.mps_per_gpu, site.shards_per_gpu);
   add("  whole_as_shards = {}, -- Slurm before 23.11.5\n", site.whole_as_shards);
@@ -63,8 +63,9 @@ std::string make_submit_lua(const SiteTable& site) {
   std::vector<std::string> all_models;
   for (const auto& model : site.models) {
     const auto name = quoted(model.name);
-    add("    [{}] = {{ name = {}, memory = {}, shards = {}, most_per_node = {} }},\n", name, name,
-        model.memory, model.shards, model.most_per_node);
+    add("    [{}] = {{ name = {}, memory = {}, shards = {}, shard = {}, most_per_node = {} }},\n",
+        name, name, model.memory, model.shards, shard_memory(model.memory, model.shards, 1),
+        model.most_per_node);
     all_models.push_back(model.name);
   }
   add("  }},\n  all_models = {},\n  partitions = {{\n", list_of(all_models));

@@ -11,12 +11,13 @@ local function hex(text)
   return (text:gsub(".", function(c) return ("%02x"):format(c:byte()) end))
 end
 
--- What a script may set, and as what: slurmctld takes nothing else.
+-- What a script may set, and as what. slurmctld takes more, but text for tres_per_node is written
+-- differently from version to version: it must go through `gres`.
 local settable = {
   account = "string", admin_comment = "string", cpus_per_tres = "string", features = "string",
   gres = "string", mem_per_tres = "string", partition = "string", reservation = "string",
-  tres_bind = "string", tres_freq = "string", tres_per_job = "string", tres_per_node = "string",
-  tres_per_socket = "string", tres_per_task = "string",
+  tres_bind = "string", tres_freq = "string", tres_per_job = "string", tres_per_socket = "string",
+  tres_per_task = "string",
   max_nodes = "number", min_cpus = "number", min_mem_per_node = "number", min_nodes = "number",
   ntasks_per_node = "number", ntasks_per_tres = "number", num_tasks = "number",
   pn_min_cpus = "number", shared = "number",

@@ -228,8 +228,9 @@ local gpu_names = { gpu = true, mps = true, shard = true }
 
 -- One of Slurm's lists, sorted into entries about GPUs and the text of all others.
 local function read_list(text)
-  local list = { text = text, gpus = {}, others = {} }
+  local list = { gpus = {}, others = {} }
   if not text or text:lower() == "none" then return list end
+  list.text = text:gsub("^gres[/:]", ""):gsub(",gres[/:]", ",")
   for _, entry in ipairs(split(text, ",")) do
     local bare = entry:gsub("^gres/", ""):gsub("^gres:", "")
     local parts = split((bare:gsub("=", ":")), ":")
@@ -237,7 +238,7 @@ local function read_list(text)
     if gpu_names[name] then
       list.gpus[#list.gpus + 1] = { name = name, parts = parts }
     else
-      list.others[#list.others + 1] = entry
+      list.others[#list.others + 1] = bare
       list.has_empty = list.has_empty or name == "" or name == "none"
     end
   end

@@ -18,7 +18,7 @@ local function shards_for(request, gpu)
   if not request.memory then return ceil_div(gpu.shards * request.compute, 10000) end
   if request.memory > gpu.memory then return nil end
   local compute = request.compute and ceil_div(gpu.shards * request.compute, site.overcommit)
-  return math.max(math.min(ceil_div(request.memory, site.unit), gpu.shards), compute or least)
+  return math.max(math.min(ceil_div(request.memory, gpu.shard), gpu.shards), compute or least)
 end
 
 -- The models of these partitions; those of the whole cluster where one is not in the table.
@@ -60,8 +60,20 @@ local function candidates(request, partition)
   return wanted
 end
 
-local function gres_of(request, gpu, shards)
-  return ("shard:%s%s"):format(request.model and gpu.name .. ":" or "", plain(shards))
+local function gres_of(gpu, shards)
+  return ("shard:%s%s"):format(gpu and gpu.name .. ":" or "", plain(shards))
+end
+
+local function refuse_size(request, partition, models)
+  if request.tickets then
+    local kind = request.tickets.kind
+    refuse("%s is more than one GPU: write at most %s:%s, or gpu:1 for a whole one",
+      words_of(request), kind, plain(kind == "mps" and site.mps_per_gpu or site.shards_per_gpu))
+  end
+  local memory = 0
+  for _, gpu in ipairs(models) do memory = math.max(memory, gpu.memory) end
+  refuse("%s is more than any GPU of the partition %s has: write at most --gpu-mem=%s",
+    words_of(request), quote(partition), format_size(memory))
 end
 
 local function book_share(request, partition, models)
@@ -69,21 +81,22 @@ local function book_share(request, partition, models)
     refuse("%s parts of GPUs on a node are not possible: ask for one, or for whole GPUs",
       plain(request.count))
   end
-  local most, memory = 0, 0
+  -- The largest of those it fits on; what it takes on whichever; what keeps it off the others.
+  local largest, need, least = nil, 0, 0
   for _, gpu in ipairs(models) do
-    most = math.max(most, shards_for(request, gpu) or 0)
-    memory = math.max(memory, gpu.memory)
-  end
-  if most == 0 then
-    if request.tickets then
-      local kind = request.tickets.kind
-      refuse("%s is more than one GPU: write at most %s:%s, or gpu:1 for a whole one",
-        words_of(request), kind, plain(kind == "mps" and site.mps_per_gpu or site.shards_per_gpu))
+    local shards = shards_for(request, gpu)
+    if not shards then
+      least = math.max(least, gpu.shards + 1)
+    else
+      need = math.max(need, shards)
+      if not largest or gpu.memory > largest.memory then largest = gpu end
     end
-    refuse("%s is more than any GPU of the partition %s has: write at most --gpu-mem=%s",
-      words_of(request), quote(partition), format_size(memory))
   end
-  return { gres = gres_of(request, models[1], most) }
+  if not largest then refuse_size(request, partition, models) end
+  if request.model then return { gres = gres_of(largest, need) } end
+  local shards = math.max(need, least)
+  if shards <= largest.shards then return { gres = gres_of(nil, shards) } end
+  return { gres = gres_of(largest, shards_for(request, largest)) }
 end
 
 local function book_whole(request, partition, models)
@@ -96,9 +109,11 @@ local function book_whole(request, partition, models)
     refuse("%s GPUs of one node are more than any of the partition %s has: write at most %s",
       plain(request.by_node), quote(partition), plain(most))
   end
-  if not site.whole_as_shards then return { native = true } end
-  if request.count ~= 1 or not alike then return { native = true, exclusive = true } end
-  return { gres = gres_of(request, models[1], models[1].shards) }
+  local native = ("gpu:%s%s"):format(request.model and models[1].name .. ":" or "",
+    plain(request.count))
+  if not site.whole_as_shards then return { native = native } end
+  if request.count ~= 1 or not alike then return { native = native, exclusive = true } end
+  return { gres = gres_of(request.model and models[1], models[1].shards) }
 end
 
 local gates = {
@@ -125,7 +140,7 @@ end
 -- { gres, native, exclusive, words } for these options, or nil for a job without GPUs. `job` says
 -- where it runs: { partitions, accounts, reservations }.
 local function decide(options, job)
-  local native = { native = true, exclusive = site.whole_as_shards }
+  local native = { native = options.gres.text or "", exclusive = site.whole_as_shards }
   local share = options.gpu_mem or options.gpu_share
   for _, entry in ipairs(options.gres.gpus) do share = share or entry.name ~= "gpu" end
   if options.elsewhere then
@@ -154,18 +169,27 @@ local function number(value, none)
   return type(value) == "number" and value >= 1 and value < none and value or nil
 end
 
--- What a job asks for; `record`: the job that is changed, if there is one.
+-- What a job asks for; `record`: the job that is changed, if there is one. Options that a step must
+-- not repeat, because the job books something else, are handed over by our SPANK plugin instead of
+-- Slurm: `ALIQUOT_GRES=mps:25` in the job's SPANK environment.
 local function options_of(desc, record)
-  local options = {
-    gres = read_list(text(desc.tres_per_node) or text(desc.gres)),
-    gpus = read_list(text(desc.tres_per_job)),
-    gpus_per_task = read_list(text(desc.tres_per_task)),
-  }
+  local options, handed = {}, {}
   local spank = desc.spank_job_env
   for _, entry in pairs(type(spank) == "table" and spank or {}) do
     local name, value = tostring(entry):match("^_SLURM_SPANK_OPTION_aliquot_(gpu_%a+)=(.*)$")
     if name == "gpu_mem" or name == "gpu_share" then options[name] = value end
+    name, value = tostring(entry):match("^ALIQUOT_([%u_]+)=(.+)$")
+    if name then handed[name] = value end
   end
+  local function handed_gpus(name) return handed[name] and "gpu:" .. handed[name] end
+  local gres = text(desc.tres_per_node) or text(desc.gres)
+  for _, more in ipairs({ handed.GRES or false, handed_gpus("GPUS_PER_NODE") or false }) do
+    if more then gres = gres and gres .. "," .. more or more end
+  end
+  options.gres = read_list(gres)
+  options.gpus = read_list(text(desc.tres_per_job) or handed_gpus("GPUS"))
+  options.gpus_per_task = read_list(text(desc.tres_per_task) or handed_gpus("GPUS_PER_TASK"))
+  options.handed = next(handed) and handed
   record = record or {}
   options.nodes = number(desc.min_nodes, no_value) or number(record.min_nodes, no_value) or 1
   local per_node = number(desc.ntasks_per_node, no_value16)
@@ -216,6 +240,7 @@ local function words_in(comment)
   end
 end
 
+-- Without the prefix, which versions spell differently: Slurm adds its own to the field `gres`.
 local function join(list, first)
   local entries = { first }
   for _, entry in ipairs(list.others) do entries[#entries + 1] = entry end
@@ -223,16 +248,18 @@ local function join(list, first)
 end
 
 -- What is said of each GPU says the same of each node, for there it is one.
-local function move_per_gpu(desc, nodes)
-  local cpus = tonumber((text(desc.cpus_per_tres) or ""):match("gpu[:=](%d+)$"))
+local function move_per_gpu(desc, options)
+  local handed = options.handed or {}
+  local cpus = tonumber(handed.CPUS_PER_GPU
+    or (text(desc.cpus_per_tres) or ""):match("gpu[:=](%d+)$"))
   if cpus then
     desc.pn_min_cpus = cpus
-    desc.min_cpus = math.max(number(desc.min_cpus, no_value) or 1, cpus * nodes)
+    desc.min_cpus = math.max(number(desc.min_cpus, no_value) or 1, cpus * options.nodes)
     desc.cpus_per_tres = ""
   end
-  local memory = tonumber((text(desc.mem_per_tres) or ""):match("gpu[:=](%d+)$"))
+  local memory = handed.MEM_PER_GPU or (text(desc.mem_per_tres) or ""):match("gpu[:=](%d+)$")
   if memory then
-    desc.min_mem_per_node = memory
+    desc.min_mem_per_node = ceil_div(parse_size(memory), 2 ^ 20)
     desc.mem_per_tres = ""
   end
   if (text(desc.tres_freq) or ""):find("gpu") then
@@ -252,14 +279,19 @@ end
 
 local function apply(desc, options, booking)
   if booking.gres then
-    move_per_gpu(desc, options.nodes)
-    desc.tres_per_node = join(options.gres, booking.gres)
+    move_per_gpu(desc, options)
+    desc.gres = join(options.gres, booking.gres)
     if #options.gpus.gpus > 0 then desc.tres_per_job = join(options.gpus) end
     if #options.gpus_per_task.gpus > 0 then desc.tres_per_task = join(options.gpus_per_task) end
     -- So many GPUs for the job are so many nodes with one each.
     if booking.by_job then desc.min_nodes, desc.max_nodes = options.nodes, options.nodes end
     clear_environment(desc)
-  elseif booking.exclusive then
+  elseif options.handed then
+    -- Back to Slurm with it.
+    desc.gres = join(options.gres, booking.native)
+    if booking.by_job then desc.min_nodes, desc.max_nodes = options.nodes, options.nodes end
+  end
+  if booking.exclusive then
     desc.shared = 0
     slurm.log_user("%s", "these GPUs take whole nodes: this version of Slurm cannot keep parts of "
       .. "GPUs away from them; a single GPU of one model does not need that")
@@ -308,7 +340,7 @@ local function move(desc, record, part_list)
   if site.whole_as_shards or booking.native then
     refuse("the job books %s here: cancel it and submit it anew", booking.gres or "whole GPUs")
   end
-  desc.tres_per_node = join(list, booking.gres)
+  desc.gres = join(list, booking.gres)
 end
 
 local function modify(desc, record, part_list)
