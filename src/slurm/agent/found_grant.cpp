@@ -153,6 +153,7 @@ Result<StepFacts> parse_step_facts(std::string_view text) {
   StepFacts facts;
   facts.job = TRY(number("job"));
   facts.step = TRY(number("step"));
+  facts.stepd = TRY(number("stepd"));
   facts.uid = static_cast<std::uint32_t>(TRY(number("uid")));
   facts.gid = static_cast<std::uint32_t>(TRY(number("gid")));
   facts.tasks = std::max<std::int64_t>(1, TRY(number("tasks")));

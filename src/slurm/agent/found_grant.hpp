@@ -41,6 +41,7 @@ Result<api::JobInfo> found_grant(const SlurmJob& job, const NodeGpus& node);
 struct StepFacts {
   std::int64_t job = 0;
   std::int64_t step = 0;
+  std::int64_t stepd = 0;  // whose end is the step's
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
   std::int64_t tasks = 1;

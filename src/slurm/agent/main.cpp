@@ -114,7 +114,7 @@ class Daemon {
     if (!step) return respond({404, "there is nothing under this path\n", "text/plain"});
     auto facts = parse_step_facts(request.body);
     if (!facts) return respond({400, facts.error().message, "text/plain"});
-    const node::Pid stepd(request.peer.pid);
+    const node::Pid stepd(facts->stepd > 0 ? static_cast<pid_t>(facts->stepd) : request.peer.pid);
     if (what == "POST /v1/slurm/exit") {
       return work(
           [this, facts = std::move(*facts), stepd] {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "slurm/plugins/spank/plugin.hpp"
 
@@ -68,38 +69,66 @@ std::string receive_all(int fd, std::string& text, long deadline) {
   return "its answer is too long";
 }
 
-Answer try_once(const std::string& path, const std::string& request, long deadline) {
+// Connected to root's agent, or why not.
+std::string connect_to(const std::string& path, Socket& peer) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return {0, "the socket's name is too long"};
+  if (path.size() >= sizeof address.sun_path) return "the socket's name is too long";
   memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  const Socket peer{socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  if (peer.fd < 0) return {0, strerror(errno)};
-  if (connect(peer.fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return {0, strerror(errno)};
+  peer.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (peer.fd < 0 ||
+      connect(peer.fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return strerror(errno);
   }
   // Whoever listens there is told whose job this is and tells what it is to preload: only root.
   ucred who{};
   socklen_t size = sizeof who;
-  if (getsockopt(peer.fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0 || who.uid != geteuid()) {
-    return {0, "it is not the administrator's"};
+  if (getsockopt(peer.fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0 || who.uid != 0) {
+    return "it is not the administrator's";
   }
+  return "";
+}
+
+Answer read_answer(int fd, long deadline) {
   std::string text;
-  std::string error = send_all(peer.fd, request, deadline);
-  if (error.empty()) error = receive_all(peer.fd, text, deadline);
+  const std::string error = receive_all(fd, text, deadline);
   if (!error.empty()) return {0, error};
   const std::size_t body = text.find("\r\n\r\n");
   if (!text.starts_with("HTTP/1.1 ") || body == std::string::npos) return {0, "no HTTP"};
   return {std::atoi(text.c_str() + 9), text.substr(body + 4)};
 }
 
+std::string request_text(std::string_view path, std::string_view body) {
+  std::string request = "POST ";
+  request.append(path).append(" HTTP/1.1\r\nHost: agent\r\nConnection: close\r\nContent-Length: ");
+  return request.append(std::to_string(body.size())).append("\r\n\r\n").append(body);
+}
+
+Answer try_once(const std::string& path, const std::string& request, long deadline) {
+  Socket peer;
+  std::string error = connect_to(path, peer);
+  if (error.empty()) error = send_all(peer.fd, request, deadline);
+  if (!error.empty()) return {0, error};
+  return read_answer(peer.fd, deadline);
+}
+
 }  // namespace
+
+int send_request(const std::string& socket, std::string_view path, std::string_view body) {
+  Socket peer;
+  if (!connect_to(socket, peer).empty()) return -1;
+  if (!send_all(peer.fd, request_text(path, body), now_ms()).empty()) return -1;
+  return std::exchange(peer.fd, -1);
+}
+
+Answer take_answer(int connection, int timeout_ms) {
+  const Socket peer{connection};
+  return read_answer(peer.fd, now_ms() + timeout_ms);
+}
 
 Answer ask_agent(const std::string& socket, std::string_view path, std::string_view body,
                  int timeout_ms) {
-  std::string request = "POST ";
-  request.append(path).append(" HTTP/1.1\r\nHost: agent\r\nConnection: close\r\nContent-Length: ");
-  request.append(std::to_string(body.size())).append("\r\n\r\n").append(body);
+  const std::string request = request_text(path, body);
   const long deadline = now_ms() + timeout_ms;
   for (;;) {
     // One that was killed in the middle is started again: asking twice does no harm.

@@ -5,15 +5,21 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "slurm/plugins/spank/plugin.hpp"
 
 namespace aliquot::spank {
 namespace {
 
-// Why no task may start; empty: they may. slurmstepd serves one step, and its tasks are its forks.
-std::string refusal;
-bool told = false;
+constexpr int kPatience = 2000;  // ms; then the tasks ask again, each for itself
+
+// slurmstepd serves one step, and its tasks are its forks.
+std::string refusal;  // why no task may start; empty: they may
+bool asking = false;  // an answer is missing
+bool told = false;    // the agent knows of this step
+int connection = -1;
+pid_t stepd = 0;
 
 std::string variable(spank_t handle, const char* name) {
   char value[4096];
@@ -52,7 +58,7 @@ std::string about(spank_t handle) {
   gid_t gid = 0;
   spank_get_item(handle, S_JOB_UID, &uid);
   spank_get_item(handle, S_JOB_GID, &gid);
-  return "job=" + std::to_string(item(handle, S_JOB_ID)) +
+  return "job=" + std::to_string(item(handle, S_JOB_ID)) + "\nstepd=" + std::to_string(stepd) +
          "\nstep=" + std::to_string(item(handle, S_JOB_STEPID)) + "\nuid=" + std::to_string(uid) +
          "\ngid=" + std::to_string(gid) +
          "\ntasks=" + std::to_string(item(handle, S_JOB_LOCAL_TASK_COUNT)) +
@@ -92,6 +98,19 @@ void apply(spank_t handle, const std::string& lines) {
   }
 }
 
+// Whether it is one.
+bool take(spank_t handle, const Answer& answer) {
+  if (answer.status == 0) return false;
+  asking = false;
+  told = answer.status == 200;
+  if (told) {
+    apply(handle, answer.body);
+  } else {
+    refusal = answer.body;
+  }
+  return true;
+}
+
 }  // namespace
 
 void enter_step(spank_t handle, const Settings& settings) {
@@ -102,16 +121,24 @@ void enter_step(spank_t handle, const Settings& settings) {
   constexpr std::uint32_t kPending = 0xfffffffd;
   const std::uint32_t step = item(handle, S_JOB_STEPID);
   if (step == kExtern || step == kPending || !has_gpu(handle)) return;
+  stepd = getpid();
+  asking = true;
+  connection = send_request(place(settings), "/v1/slurm/grant", about(handle));
+}
+
+void begin_tasks(spank_t handle) {
+  if (!asking || connection < 0) return;
+  take(handle, take_answer(std::exchange(connection, -1), kPatience));
+}
+
+// In the task's own process, as root: what has not been answered is asked again, until the agent is
+// back or the timeout has passed.
+void prepare_task(spank_t handle, const Settings& settings) {
+  if (!asking) return;
   const std::string socket = place(settings);
   const Answer answer = ask_agent(socket, "/v1/slurm/grant", about(handle), settings.timeout_ms);
-  if (answer.status == 200) {
-    told = true;
-    apply(handle, answer.body);
-    return;
-  }
-  if (answer.status != 0) {
-    refusal = answer.body;
-  } else if (settings.refuse) {
+  if (take(handle, answer)) return;
+  if (settings.refuse) {
     refusal = "the node agent does not answer at " + socket + " (" + answer.body +
               "): tell the administrator to start aliquot-agent";
   } else {
@@ -120,8 +147,7 @@ void enter_step(spank_t handle, const Settings& settings) {
   }
 }
 
-void enter_task(spank_t handle) {
-  (void)handle;
+void enter_task() {
   if (refusal.empty()) return;
   // An error here would be Slurm's to deal with, and it ignores what an optional plugin says.
   dprintf(STDERR_FILENO, "aliquot: %s\n", refusal.c_str());

@@ -34,9 +34,12 @@ bool asked_for_a_share();  // on this command line
 // allocator.cpp: in srun, sbatch and salloc.
 void check_request();
 
-// job.cpp: in slurmstepd.
+// job.cpp: in slurmstepd. The question is sent when the step begins and the answer taken before its
+// tasks do: what slurmstepd does in between takes longer.
 void enter_step(spank_t handle, const Settings& settings);
-void enter_task(spank_t handle);
+void begin_tasks(spank_t handle);
+void prepare_task(spank_t handle, const Settings& settings);
+void enter_task();
 void leave_step(spank_t handle, const Settings& settings);
 
 // agent.cpp
@@ -47,6 +50,9 @@ struct Answer {
 // Tries again while nobody listens, for as long as the timeout is.
 Answer ask_agent(const std::string& socket, std::string_view path, std::string_view body,
                  int timeout_ms);
+// The same in two parts: a connection with the request on its way, or -1; and its answer.
+int send_request(const std::string& socket, std::string_view path, std::string_view body);
+Answer take_answer(int connection, int timeout_ms);
 
 // Every message begins with our name.
 void say(const char* format, ...) __attribute__((format(printf, 1, 2)));

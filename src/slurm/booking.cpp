@@ -1,0 +1,234 @@
+#include "slurm/booking.hpp"
+
+#include <algorithm>
+
+#include "base/size.hpp"
+#include "base/text.hpp"
+#include "slurm/settings.hpp"
+
+namespace aliquot::slurm {
+namespace {
+
+using Code = Error::Code;
+
+// Lua 5.1 counts in doubles: all of its products and sums must stay under 2^53.
+constexpr Bytes kMostMemory{std::int64_t{1} << 52};
+constexpr std::int64_t kMostShards = std::int64_t{1} << 31;
+constexpr std::int64_t kMostTickets = 1'000'000;
+constexpr Compute kMostCompute = kWholeGpu * 10;
+
+std::int64_t ceil_div(std::int64_t numerator, std::int64_t denominator) {
+  return numerator / denominator + (numerator % denominator > 0 ? 1 : 0);
+}
+
+core::GpuUnits units_of(const SiteTable& site) {
+  return {site.overcommit, site.mps_per_gpu, site.shards_per_gpu};
+}
+
+// Shards for the memory. What follows in proportion is a proportion of the shards, not of the
+// bytes: halves of a GPU of 140.4 GiB are 70 shards each, so that two fit.
+std::int64_t shards_of_memory(const What& what, const GpuModel& model, const SiteTable& site) {
+  if (const auto* amounts = std::get_if<core::Amounts>(&what)) {
+    if (amounts->memory) {
+      const auto one = shard_memory(model.memory, model.shards, 1).value();
+      return std::min(model.shards, ceil_div(amounts->memory->value(), one));
+    }
+    return ceil_div(model.shards * amounts->compute->value(), kWholeGpu.value());
+  }
+  if (const auto* tickets = std::get_if<core::Tickets>(&what)) {
+    const bool mps = tickets->kind == core::Tickets::Kind::mps;
+    return ceil_div(model.shards * tickets->count, mps ? site.mps_per_gpu : site.shards_per_gpu);
+  }
+  return model.shards;
+}
+
+const GpuModel* find_model(const SiteTable& site, std::string_view name) {
+  const auto found = std::ranges::find_if(
+      site.models, [&](const auto& model) { return equals_ignoring_case(model.name, name); });
+  return found == site.models.end() ? nullptr : &*found;
+}
+
+// The models of these partitions; those of the whole cluster where one is not in the table.
+std::vector<const GpuModel*> models_of(const SiteTable& site, std::string_view partitions) {
+  std::vector<const GpuModel*> models;
+  const auto add = [&](const GpuModel* model) {
+    if (model != nullptr && std::ranges::find(models, model) == models.end()) {
+      models.push_back(model);
+    }
+  };
+  for (const auto name : split(partitions, ',')) {
+    const auto partition = std::ranges::find(site.partitions, name, &Partition::name);
+    if (partition == site.partitions.end()) {
+      for (const auto& model : site.models) add(&model);
+    } else {
+      for (const auto& model : partition->models) add(find_model(site, model));
+    }
+  }
+  return models;
+}
+
+std::string names_of(const std::vector<const GpuModel*>& models) {
+  std::vector<std::string_view> names;
+  for (const auto* model : models) names.emplace_back(model->name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// Those of the partition's models that the request allows.
+Result<std::vector<const GpuModel*>> candidates(const SiteTable& site, std::string_view partition,
+                                                const core::GpuRequest& request) {
+  const auto here = models_of(site, partition);
+  if (here.empty()) {
+    return fail(Code::not_found, "the partition {} has no GPU", quote(partition));
+  }
+  if (request.models.empty()) return here;
+  auto wanted = here;
+  std::erase_if(wanted, [&](const auto* model) {
+    return std::ranges::find(request.models, to_lower(model->name)) == request.models.end();
+  });
+  if (wanted.empty()) {
+    return fail(Code::not_found, "there is no GPU of model {} in the partition {}: write one of {}",
+                quote(fmt::format("{}", fmt::join(request.models, "|"))), quote(partition),
+                names_of(here));
+  }
+  return wanted;
+}
+
+// In the site's own spelling.
+std::string gres_of(const GpuModel* model, std::int64_t shards) {
+  if (model == nullptr) return fmt::format("shard:{}", shards);
+  return fmt::format("shard:{}:{}", model->name, shards);
+}
+
+Result<Booking> book_share(const SiteTable& site, std::string_view partition,
+                           const core::GpuRequest& request,
+                           const std::vector<const GpuModel*>& models) {
+  if (request.count != 1) {
+    return fail(Code::unsupported,
+                "{} parts of GPUs on a node are not possible: ask for one, or for whole GPUs",
+                request.count);
+  }
+  const GpuModel* largest = nullptr;  // of those it fits on
+  std::int64_t need = 0;              // on whichever of them
+  std::int64_t least = 0;             // not to land on the others
+  for (const auto* model : models) {
+    if (const auto shards = shards_for(request.what, *model, site)) {
+      need = std::max(need, *shards);
+      if (largest == nullptr || model->memory > largest->memory) largest = model;
+    } else {
+      least = std::max(least, model->shards + 1);
+    }
+  }
+  if (largest == nullptr) {
+    Bytes memory;
+    for (const auto* model : models) memory = std::max(memory, model->memory);
+    return fail(Code::invalid_argument,
+                "{} is more than any GPU of the partition {} has: the largest has {} of memory",
+                core::format_gpu_request(request), quote(partition), format_size(memory));
+  }
+  Booking booking{.kind = Booking::Kind::shards, .words = core::format_gpu_request(request)};
+  if (request.models.size() == 1) {
+    booking.gres = gres_of(largest, need);
+  } else if (std::max(need, least) <= largest->shards) {
+    booking.gres = gres_of(nullptr, std::max(need, least));
+  } else {
+    booking.gres = gres_of(largest, shards_for(request.what, *largest, site).value());
+  }
+  return booking;
+}
+
+Result<Booking> book_whole(const SiteTable& site, std::string_view partition,
+                           const core::GpuOptions& options, const core::GpuRequest& request,
+                           const std::vector<const GpuModel*>& models) {
+  Booking booking{.kind = Booking::Kind::native, .words = core::format_gpu_request(request)};
+  std::int64_t most = 0;
+  for (const auto* model : models) most = std::max(most, model->most_per_node);
+  // Only --gres counts by node for certain: Slurm may spread --gpus over several.
+  const auto by_node = TRY(core::parse_gpu_options({.gres = options.gres}));
+  if (by_node && by_node->count > most) {
+    return fail(Code::invalid_argument,
+                "{} GPUs of one node are more than any of the partition {} has: write at most {}",
+                by_node->count, quote(partition), most);
+  }
+  if (!site.whole_as_shards) return booking;
+  const auto shards = models.front()->shards;
+  const bool alike =
+      std::ranges::all_of(models, [&](const auto* model) { return model->shards == shards; });
+  if (request.count != 1 || !alike) {
+    booking.exclusive = true;
+    return booking;
+  }
+  booking.kind = Booking::Kind::shards;
+  booking.gres = gres_of(request.models.size() == 1 ? models.front() : nullptr, shards);
+  return booking;
+}
+
+}  // namespace
+
+Result<void> check(const SiteTable& site) {
+  if (site.overcommit < kWholeGpu || site.overcommit > kMostCompute) {
+    return fail(Code::invalid_argument, "share.overcommit is not between 1.0 and 10");
+  }
+  for (const auto tickets : {site.mps_per_gpu, site.shards_per_gpu}) {
+    if (tickets < 1 || tickets > kMostTickets) {
+      return fail(Code::invalid_argument,
+                  "share.mps_per_gpu and share.shards_per_gpu must be between 1 and {}",
+                  kMostTickets);
+    }
+  }
+  for (const auto& model : site.models) {
+    const bool fits = model.memory >= Bytes(1) && model.memory <= kMostMemory &&
+                      model.shards >= 1 && model.shards <= kMostShards &&
+                      model.shards <= model.memory.value();
+    if (!fits || model.most_per_node < 1) {
+      return fail(Code::invalid_argument,
+                  "{} shards do not make a GPU {} of {}: choose another share.unit", model.shards,
+                  quote(model.name), format_size(model.memory));
+    }
+  }
+  for (const auto& model : site.models) {
+    if (find_model(site, model.name) != &model) {
+      return fail(Code::already_exists, "the GPU model {} is there twice: give each one name",
+                  quote(model.name));
+    }
+  }
+  for (const auto& partition : site.partitions) {
+    for (const auto& model : partition.models) {
+      if (find_model(site, model) == nullptr) {
+        return fail(Code::not_found, "partition {} names the GPU model {}, which is nowhere",
+                    quote(partition.name), quote(model));
+      }
+    }
+  }
+  return {};
+}
+
+std::optional<std::int64_t> shards_for(const What& what, const GpuModel& model,
+                                       const SiteTable& site) {
+  const auto portion = core::portion_of(what, model.memory, units_of(site));
+  if (!portion || model.shards < 1) return std::nullopt;
+  if (std::holds_alternative<core::WholeGpu>(what)) return model.shards;
+  const auto compute = ceil_div(portion->compute.value() * model.shards, site.overcommit.value());
+  return std::max({shards_of_memory(what, model, site), compute, std::int64_t{1}});
+}
+
+std::optional<core::Portion> promised(const What& what, std::int64_t booked, const GpuModel& model,
+                                      const SiteTable& site) {
+  auto portion = core::portion_of(what, model.memory, units_of(site));
+  if (!portion) return std::nullopt;
+  portion->memory = std::min(portion->memory, shard_memory(model.memory, model.shards, booked));
+  return portion;
+}
+
+Result<Booking> book(const SiteTable& site, std::string_view partition,
+                     const core::GpuOptions& options) {
+  const auto request = TRY(core::parse_gpu_options(options));
+  if (!request) return Booking{};
+  if (partition.empty()) partition = site.default_partition;
+  const auto models = TRY(candidates(site, partition, *request));
+  if (!std::holds_alternative<core::WholeGpu>(request->what)) {
+    return book_share(site, partition, *request, models);
+  }
+  return book_whole(site, partition, options, *request, models);
+}
+
+}  // namespace aliquot::slurm

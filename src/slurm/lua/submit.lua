@@ -1,0 +1,407 @@
+-- What slurmctld runs for every job: a request for GPUs becomes a booking in shards by the rules of
+-- slurm/booking.hpp, or a refusal in a sentence. The table `site` and request.lua stand in front of
+-- this text.
+
+local invalid_gres = slurm.ESLURM_INVALID_GRES or 2072 -- not in the table before 23.02
+local no_value, no_value16 = slurm.NO_VAL or 0xfffffffe, slurm.NO_VAL16 or 0xfffe
+
+-- The booking ------------------------------------------------------------------------------------
+
+-- The shards that a share takes of a GPU; nil where it is more than that GPU.
+local function shards_for(request, gpu)
+  local least = ceil_div(gpu.shards, site.overcommit) -- one part in 10,000 of compute
+  if request.tickets then
+    local per_gpu = request.tickets.kind == "mps" and site.mps_per_gpu or site.shards_per_gpu
+    if request.tickets.count > per_gpu then return nil end
+    return math.max(ceil_div(gpu.shards * request.tickets.count, per_gpu), least)
+  end
+  if not request.memory then return ceil_div(gpu.shards * request.compute, 10000) end
+  if request.memory > gpu.memory then return nil end
+  local compute = request.compute and ceil_div(gpu.shards * request.compute, site.overcommit)
+  return math.max(math.min(ceil_div(request.memory, gpu.shard), gpu.shards), compute or least)
+end
+
+-- The models of these partitions; those of the whole cluster where one is not in the table.
+local function models_of(partitions)
+  local models, seen = {}, {}
+  for _, name in ipairs(split(partitions, ",")) do
+    for _, model in ipairs(site.partitions[name] or site.all_models) do
+      if not seen[model] then models[#models + 1] = site.models[model] end
+      seen[model] = true
+    end
+  end
+  return models
+end
+
+local function names_of(models)
+  local names = {}
+  for _, gpu in ipairs(models) do names[#names + 1] = gpu.name end
+  return table.concat(names, ", ")
+end
+
+local function candidates(request, partition)
+  local here, wanted = models_of(partition), {}
+  if #here == 0 then
+    local others = {}
+    for name, models in pairs(site.partitions) do
+      if #models > 0 then others[#others + 1] = name end
+    end
+    table.sort(others)
+    refuse("the partition %s has no GPU: write --partition with one of %s", quote(partition),
+      table.concat(others, ", "))
+  end
+  for _, gpu in ipairs(here) do
+    if not request.model or gpu.name:lower() == request.model then wanted[#wanted + 1] = gpu end
+  end
+  if #wanted == 0 then
+    refuse("there is no GPU of model %s in the partition %s: write one of %s",
+      quote(request.model), quote(partition), names_of(here))
+  end
+  return wanted
+end
+
+local function gres_of(gpu, shards)
+  return ("shard:%s%s"):format(gpu and gpu.name .. ":" or "", plain(shards))
+end
+
+local function refuse_size(request, partition, models)
+  if request.tickets then
+    local kind = request.tickets.kind
+    refuse("%s is more than one GPU: write at most %s:%s, or gpu:1 for a whole one",
+      words_of(request), kind, plain(kind == "mps" and site.mps_per_gpu or site.shards_per_gpu))
+  end
+  local memory = 0
+  for _, gpu in ipairs(models) do memory = math.max(memory, gpu.memory) end
+  refuse("%s is more than any GPU of the partition %s has: write at most --gpu-mem=%s",
+    words_of(request), quote(partition), format_size(memory))
+end
+
+local function book_share(request, partition, models)
+  if request.count ~= 1 then
+    refuse("%s parts of GPUs on a node are not possible: ask for one, or for whole GPUs",
+      plain(request.count))
+  end
+  -- The largest of those it fits on; what it takes on whichever; what keeps it off the others.
+  local largest, need, least = nil, 0, 0
+  for _, gpu in ipairs(models) do
+    local shards = shards_for(request, gpu)
+    if not shards then
+      least = math.max(least, gpu.shards + 1)
+    else
+      need = math.max(need, shards)
+      if not largest or gpu.memory > largest.memory then largest = gpu end
+    end
+  end
+  if not largest then refuse_size(request, partition, models) end
+  if request.model then return { gres = gres_of(largest, need) } end
+  local shards = math.max(need, least)
+  if shards <= largest.shards then return { gres = gres_of(nil, shards) } end
+  return { gres = gres_of(largest, shards_for(request, largest)) }
+end
+
+local function book_whole(request, partition, models)
+  local most, alike = 0, true
+  for _, gpu in ipairs(models) do
+    most = math.max(most, gpu.most_per_node)
+    alike = alike and gpu.shards == models[1].shards
+  end
+  if request.by_node and request.by_node > most then
+    refuse("%s GPUs of one node are more than any of the partition %s has: write at most %s",
+      plain(request.by_node), quote(partition), plain(most))
+  end
+  local native = ("gpu:%s%s"):format(request.model and models[1].name .. ":" or "",
+    plain(request.count))
+  if not site.whole_as_shards then return { native = native } end
+  if request.count ~= 1 or not alike then return { native = native, exclusive = true } end
+  return { gres = gres_of(request.model and models[1], models[1].shards) }
+end
+
+local gates = {
+  { key = "partitions", what = "the partitions", option = "--partition" },
+  { key = "accounts", what = "the accounts", option = "--account" },
+  { key = "reservations", what = "the reservations", option = "--reservation" },
+}
+
+-- Every one of the names must be where shares are given: the job may start in any of them.
+local function pass_gates(job)
+  for _, gate in ipairs(gates) do
+    local globs, names = site.gates[gate.key], job[gate.key]
+    local open = #globs == 0 or names ~= ""
+    for _, name in ipairs(split(names, ",")) do
+      open = open and (#globs == 0 or matches(globs, name))
+    end
+    if not open then
+      refuse("parts of a GPU are given in %s %s only: write %s, or --gres=gpu:1 for a whole GPU",
+        gate.what, table.concat(globs, ", "), gate.option)
+    end
+  end
+end
+
+-- { gres, native, exclusive, words } for these options, or nil for a job without GPUs. `job` says
+-- where it runs: { partitions, accounts, reservations }.
+local function decide(options, job)
+  local native = { native = options.gres.text or "", exclusive = site.whole_as_shards }
+  local share = options.gpu_mem or options.gpu_share
+  for _, entry in ipairs(options.gres.gpus) do share = share or entry.name ~= "gpu" end
+  if options.elsewhere then
+    if share then refuse("a part of a GPU does not go with %s: drop it", options.elsewhere) end
+    return native
+  end
+
+  local ok, request = pcall(parse_options, options)
+  if not ok and type(request) == "table" and request.soft and not share then return native end
+  if not ok then error(request, 0) end
+  if not request then return nil end
+  local models = candidates(request, job.partitions)
+  if not request.whole then pass_gates(job) end
+  local book = request.whole and book_whole or book_share
+  local booking = book(request, job.partitions, models)
+  booking.by_job = request.by_job
+  booking.words = words_of(request)
+  return booking
+end
+
+-- Slurm's descriptions of jobs ---------------------------------------------------------------------
+
+local function text(value) return type(value) == "string" and value ~= "" and value or nil end
+
+local function number(value, none)
+  return type(value) == "number" and value >= 1 and value < none and value or nil
+end
+
+-- What a job asks for; `record`: the job that is changed, if there is one. Options that a step must
+-- not repeat, because the job books something else, are handed over by our SPANK plugin instead of
+-- Slurm: `ALIQUOT_GRES=mps:25` in the job's SPANK environment.
+local function options_of(desc, record)
+  local options, handed = {}, {}
+  local spank = desc.spank_job_env
+  for _, entry in pairs(type(spank) == "table" and spank or {}) do
+    local name, value = tostring(entry):match("^_SLURM_SPANK_OPTION_aliquot_(gpu_%a+)=(.*)$")
+    if name == "gpu_mem" or name == "gpu_share" then options[name] = value end
+    name, value = tostring(entry):match("^ALIQUOT_([%u_]+)=(.+)$")
+    if name then handed[name] = value end
+  end
+  local function handed_gpus(name) return handed[name] and "gpu:" .. handed[name] end
+  local gres = text(desc.tres_per_node) or text(desc.gres)
+  for _, more in ipairs({ handed.GRES or false, handed_gpus("GPUS_PER_NODE") or false }) do
+    if more then gres = gres and gres .. "," .. more or more end
+  end
+  options.gres = read_list(gres)
+  options.gpus = read_list(text(desc.tres_per_job) or handed_gpus("GPUS"))
+  options.gpus_per_task = read_list(text(desc.tres_per_task) or handed_gpus("GPUS_PER_TASK"))
+  options.handed = next(handed) and handed
+  record = record or {}
+  options.nodes = number(desc.min_nodes, no_value) or number(record.min_nodes, no_value) or 1
+  local per_node = number(desc.ntasks_per_node, no_value16)
+  options.tasks = number(desc.num_tasks, no_value) or options.nodes * (per_node or 1)
+  if #read_list(text(desc.tres_per_socket)).gpus > 0 then
+    options.elsewhere = "--gpus-per-socket"
+  elseif number(desc.ntasks_per_tres, no_value16) then
+    options.elsewhere = "--ntasks-per-gpu"
+  end
+  return options
+end
+
+local function asks_for_gpus(options)
+  return options.gpu_mem or options.gpu_share or options.elsewhere or #options.gres.gpus > 0
+    or #options.gpus.gpus > 0 or #options.gpus_per_task.gpus > 0
+end
+
+local function default_partition(part_list)
+  for name, partition in pairs(type(part_list) == "table" and part_list or {}) do
+    if partition.flag_default == 1 then return name end
+  end
+  return site.default_partition
+end
+
+local function whereabouts(desc, record, part_list)
+  record = record or {}
+  return {
+    partitions = text(desc.partition) or text(record.partition) or default_partition(part_list),
+    accounts = text(desc.account) or text(record.account) or text(desc.default_account) or "",
+    reservations = text(desc.reservation) or text(record.resv_name) or "",
+  }
+end
+
+-- The words go where users cannot write, beside what others put there.
+local function commented(comment, words)
+  local pieces = {}
+  for piece in ((comment or "") .. "; "):gmatch("(.-); ") do
+    if piece ~= "" and piece:sub(1, 8) ~= "aliquot:" then pieces[#pieces + 1] = piece end
+  end
+  if words then pieces[#pieces + 1] = "aliquot: " .. words end
+  return table.concat(pieces, "; ")
+end
+
+local function words_in(comment)
+  for piece in ((comment or "") .. "; "):gmatch("(.-); ") do
+    local words = piece:match("^aliquot: (.*)$")
+    if words then return words end
+  end
+end
+
+-- Without the prefix, which versions spell differently: Slurm adds its own to the field `gres`.
+local function join(list, first)
+  local entries = { first }
+  for _, entry in ipairs(list.others) do entries[#entries + 1] = entry end
+  return table.concat(entries, ",")
+end
+
+-- What is said of each GPU says the same of each node, for there it is one.
+local function move_per_gpu(desc, options)
+  local handed = options.handed or {}
+  local cpus = tonumber(handed.CPUS_PER_GPU
+    or (text(desc.cpus_per_tres) or ""):match("gpu[:=](%d+)$"))
+  if cpus then
+    desc.pn_min_cpus = cpus
+    desc.min_cpus = math.max(number(desc.min_cpus, no_value) or 1, cpus * options.nodes)
+    desc.cpus_per_tres = ""
+  end
+  local memory = handed.MEM_PER_GPU or (text(desc.mem_per_tres) or ""):match("gpu[:=](%d+)$")
+  if memory then
+    desc.min_mem_per_node = ceil_div(parse_size(memory), 2 ^ 20)
+    desc.mem_per_tres = ""
+  end
+  if (text(desc.tres_freq) or ""):find("gpu") then
+    refuse("Slurm cannot set the clocks of a GPU that is booked in shards: drop --gpu-freq")
+  end
+end
+
+-- sbatch hands its options on to every srun of the job, which would ask for what is not booked.
+local handed_on = { "SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK" }
+local function clear_environment(desc)
+  if not text(desc.script) then return end
+  local environment = desc.environment
+  for _, name in ipairs(handed_on) do
+    if environment and environment[name] then environment[name] = "" end
+  end
+end
+
+local function apply(desc, options, booking)
+  if booking.gres then
+    move_per_gpu(desc, options)
+    desc.gres = join(options.gres, booking.gres)
+    if #options.gpus.gpus > 0 then desc.tres_per_job = join(options.gpus) end
+    if #options.gpus_per_task.gpus > 0 then desc.tres_per_task = join(options.gpus_per_task) end
+    -- So many GPUs for the job are so many nodes with one each.
+    if booking.by_job then desc.min_nodes, desc.max_nodes = options.nodes, options.nodes end
+    clear_environment(desc)
+  elseif options.handed then
+    -- Back to Slurm with it.
+    desc.gres = join(options.gres, booking.native)
+    if booking.by_job then desc.min_nodes, desc.max_nodes = options.nodes, options.nodes end
+  end
+  if booking.exclusive then
+    desc.shared = 0
+    slurm.log_user("%s", "these GPUs take whole nodes: this version of Slurm cannot keep parts of "
+      .. "GPUs away from them; a single GPU of one model does not need that")
+  end
+end
+
+local function submit(desc, part_list)
+  local options = options_of(desc)
+  if not asks_for_gpus(options) then return end
+  local booking = decide(options, whereabouts(desc, nil, part_list))
+  if not booking then return end
+  apply(desc, options, booking)
+  local comment = commented(text(desc.admin_comment), booking.words)
+  if comment ~= "" then desc.admin_comment = comment end
+end
+
+-- The options that words of ours say.
+local function options_of_words(words, nodes)
+  local options = { nodes = nodes, tasks = nodes, gpus = read_list(), gpus_per_task = read_list() }
+  local gres
+  for word in words:gmatch("%S+") do
+    local name, value = word:match("^%-%-(gpu[_-]?%a+)=(.*)$")
+    if name == "gpu-mem" then options.gpu_mem = value end
+    if name == "gpu-share" then options.gpu_share = value end
+    if name == "gpus" then options.gpus = read_list("gpu:" .. value) end
+    if not name then gres = word end
+  end
+  options.gres = read_list(gres)
+  return options
+end
+
+-- A job that moves to other GPUs or through a gate is looked at anew.
+local function move(desc, record, part_list)
+  local words = words_in(text(record.admin_comment))
+  if not words then return end
+  if not (text(desc.partition) or text(desc.account) or text(desc.reservation)) then return end
+  local now = text(record.tres_per_node) or ""
+  local booking = decide(options_of_words(words, 1), whereabouts(desc, record, part_list))
+  local list = read_list(text(record.tres_per_node))
+  local same = false
+  for _, entry in ipairs(list.gpus) do
+    same = same or entry.name .. ":" .. table.concat(entry.parts, ":") == booking.gres
+  end
+  if booking.native then same = not now:find("shard") end
+  if same then return end
+  if site.whole_as_shards or booking.native then
+    refuse("the job books %s here: cancel it and submit it anew", booking.gres or "whole GPUs")
+  end
+  desc.gres = join(list, booking.gres)
+end
+
+local function modify(desc, record, part_list)
+  local options = options_of(desc, record)
+  if not asks_for_gpus(options) then return move(desc, record, part_list) end
+  if site.whole_as_shards then
+    refuse("this version of Slurm cannot change a job's GPUs: cancel it and submit it anew")
+  end
+  local booking = decide(options, whereabouts(desc, record, part_list))
+  if booking then apply(desc, options, booking) end
+  local words = booking and booking.words
+  local comment = text(desc.admin_comment) or text(record.admin_comment)
+  if words or words_in(comment) then desc.admin_comment = commented(comment, words) end
+end
+
+-- The two functions slurmctld calls ----------------------------------------------------------------
+
+-- Whether anything in this description speaks of GPUs: where reading it has failed already.
+local function may_ask_for_gpus(desc)
+  local fields = { desc.tres_per_node, desc.tres_per_job, desc.tres_per_task, desc.tres_per_socket }
+  local spank = desc.spank_job_env
+  for _, entry in pairs(type(spank) == "table" and spank or {}) do fields[#fields + 1] = entry end
+  for _, field in pairs(fields) do
+    local words = tostring(field):lower()
+    if words:find("gpu") or words:find("mps") or words:find("shard") then return true end
+  end
+  return false
+end
+
+local function guarded(ours, desc, ...)
+  local ok, failure = pcall(ours, desc, ...)
+  if ok then return slurm.SUCCESS end
+  if type(failure) == "table" and failure.sentence then
+    slurm.log_user("%s", failure.sentence)
+    slurm.log_info("aliquot: refused: %s", failure.sentence)
+    return invalid_gres
+  end
+  slurm.log_error("aliquot: %s", tostring(failure))
+  local readable, asks = pcall(may_ask_for_gpus, desc)
+  if readable and not asks then return slurm.SUCCESS end
+  slurm.log_user("%s", "the request for GPUs could not be read: please tell the administrator, "
+    .. "who finds the reason in slurmctld's log")
+  return slurm.ERROR
+end
+
+-- The site's function first: what it refuses is refused, what it changes is what we see. If it
+-- fails, slurmctld hears of it as ever, but not before the booking is right.
+local function chain(theirs, ours)
+  return function(desc, ...)
+    local ok, code = true, nil
+    if theirs then ok, code = pcall(theirs, desc, ...) end
+    if ok and (tonumber(code) or 0) ~= 0 then return code end
+    local result = guarded(ours, desc, ...)
+    if not ok and result == slurm.SUCCESS then error(code, 0) end
+    return result
+  end
+end
+
+-- Once, should the site's file name us twice.
+if not package.loaded.aliquot_submit then
+  package.loaded.aliquot_submit = true
+  slurm_job_submit = chain(slurm_job_submit, submit)
+  slurm_job_modify = chain(slurm_job_modify, modify)
+end

@@ -1,0 +1,51 @@
+// For tests: a Lua interpreter that runs aliquot_submit.lua as slurmctld would, over pipes, job by
+// job (see lua/mock_slurmctld.lua).
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace aliquot::slurm::test {
+
+// A job's fields by Slurm's names; `record.NAME`, `env.NAME` and `part.NAME` as in the mock.
+using Fields = std::map<std::string, std::variant<std::string, std::int64_t>>;
+
+struct Called {
+  std::string code;  // what the script returned, or "failed"
+  Fields fields;     // afterwards
+
+  [[nodiscard]] std::string text(const std::string& key) const;
+  [[nodiscard]] bool refused() const { return code != "0"; }
+};
+
+// The interpreters of this machine: lua5.1 and its successors.
+std::vector<std::string> interpreters();
+
+class LuaHost {
+ public:
+  // Runs these texts one after the other, as one job_submit.lua.
+  LuaHost(const std::string& interpreter, const std::vector<std::string>& texts);
+  ~LuaHost();
+  LuaHost(const LuaHost&) = delete;
+  LuaHost& operator=(const LuaHost&) = delete;
+
+  Called submit(const Fields& fields, const std::vector<std::string>& spank = {});
+  Called modify(const Fields& fields);
+
+ private:
+  Called call(const std::string& name, const Fields& fields, const std::vector<std::string>& spank);
+
+  std::filesystem::path folder_;
+  pid_t pid_ = -1;
+  std::FILE* to_ = nullptr;
+  std::FILE* from_ = nullptr;
+};
+
+}  // namespace aliquot::slurm::test

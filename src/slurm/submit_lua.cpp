@@ -1,0 +1,82 @@
+#include "slurm/submit_lua.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "base/text.hpp"
+#include "slurm/settings.hpp"
+#include "slurm/submit_lua_text.hpp"
+
+namespace aliquot::slurm {
+namespace {
+
+// Whatever is not plainly harmless goes as a decimal escape, which every Lua reads alike.
+std::string quoted(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                       std::string_view(" _-.+*?[]!:/").find(c) != std::string_view::npos;
+    if (plain) {
+      result += c;
+    } else {
+      fmt::format_to(std::back_inserter(result), "\\{:03}", static_cast<unsigned char>(c));
+    }
+  }
+  return result += '"';
+}
+
+std::string list_of(const std::vector<std::string>& texts) {
+  std::vector<std::string> entries;
+  for (const auto& text : texts) entries.push_back(quoted(text));
+  return fmt::format("{{{}}}", fmt::join(entries, ", "));
+}
+
+// The models of a partition, as the table of models spells them.
+std::vector<std::string> spelled(const SiteTable& site, const Partition& partition) {
+  std::vector<std::string> names;
+  for (const auto& model : site.models) {
+    if (std::ranges::any_of(partition.models, [&](const auto& name) {
+          return equals_ignoring_case(name, model.name);
+        })) {
+      names.push_back(model.name);
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string make_submit_lua(const SiteTable& site) {
+  std::string text(kSubmitLuaMark);
+  const auto add = [&]<class... Args>(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(text), format, std::forward<Args>(args)...);
+  };
+  add("\n-- job_submit.lua runs it last: dofile(\"/etc/slurm/aliquot_submit.lua\")\n\n");
+  add("local site = {{\n");
+  add("  overcommit = {}, -- compute promised on a GPU at most, in 1/10000\n", site.overcommit);
+  add("  mps_per_gpu = {},\n  shards_per_gpu = {},\n", site.mps_per_gpu, site.shards_per_gpu);
+  add("  whole_as_shards = {}, -- Slurm before 23.11.5\n", site.whole_as_shards);
+  add("  default_partition = {},\n  models = {{\n", quoted(site.default_partition));
+  std::vector<std::string> all_models;
+  for (const auto& model : site.models) {
+    const auto name = quoted(model.name);
+    add("    [{}] = {{ name = {}, memory = {}, shards = {}, shard = {}, most_per_node = {} }},\n",
+        name, name, model.memory, model.shards, shard_memory(model.memory, model.shards, 1),
+        model.most_per_node);
+    all_models.push_back(model.name);
+  }
+  add("  }},\n  all_models = {},\n  partitions = {{\n", list_of(all_models));
+  for (const auto& partition : site.partitions) {
+    add("    [{}] = {},\n", quoted(partition.name), list_of(spelled(site, partition)));
+  }
+  add("  }},\n  gates = {{\n    partitions = {},\n    accounts = {},\n    reservations = {},\n",
+      list_of(site.gates.partitions), list_of(site.gates.accounts),
+      list_of(site.gates.reservations));
+  add("  }},\n}}\n\n");
+  return text += kSubmitLuaText;
+}
+
+}  // namespace aliquot::slurm

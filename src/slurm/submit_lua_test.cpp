@@ -1,0 +1,572 @@
+#include "slurm/submit_lua.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <memory>
+#include <optional>
+
+#include "base/text.hpp"
+#include "core/request_words.hpp"
+#include "slurm/lua_host_test.hpp"
+#include "slurm/settings.hpp"
+
+namespace aliquot::slurm {
+namespace {
+
+using test::Called;
+using test::Fields;
+using test::LuaHost;
+using ::testing::HasSubstr;
+
+constexpr Bytes kH200{150'754'820'096};
+
+SiteTable old_site() {
+  return {.models = {{"h200", kH200, 140, 4}, {"A100", gib(40), 40, 2}},
+          .partitions = {{"main", {"h200"}}, {"mixed", {"a100", "h200"}}, {"cpu", {}}},
+          .default_partition = "main",
+          .whole_as_shards = true};
+}
+SiteTable new_site() {
+  auto site = old_site();
+  site.whole_as_shards = false;
+  return site;
+}
+
+// With every interpreter of this machine.
+class SubmitLua : public ::testing::TestWithParam<std::string> {
+ protected:
+  void load(const SiteTable& site, const std::string& theirs = "") {
+    ASSERT_TRUE(check(site).has_value());
+    host_ = std::make_unique<LuaHost>(GetParam(), std::vector{theirs, make_submit_lua(site)});
+  }
+
+  // What is booked and noted, or the sentence of the refusal.
+  std::string submit(const Fields& fields, const std::vector<std::string>& spank = {}) {
+    called_ = host_->submit(fields, spank);
+    if (called_.refused()) return called_.code + ": " + called_.text("user");
+    const auto gres = called_.text("tres_per_node");
+    return gres + (called_.fields.contains("shared") ? " exclusive" : "") + " | " +
+           called_.text("admin_comment");
+  }
+  std::string modify(const Fields& fields) {
+    called_ = host_->modify(fields);
+    if (called_.refused()) return called_.code + ": " + called_.text("user");
+    return called_.text("tres_per_node") + " | " + called_.text("admin_comment");
+  }
+  static std::string gpu_mem(const std::string& text) {
+    return "_SLURM_SPANK_OPTION_aliquot_gpu_mem=" + text;
+  }
+  static std::string gpu_share(const std::string& text) {
+    return "_SLURM_SPANK_OPTION_aliquot_gpu_share=" + text;
+  }
+
+  std::unique_ptr<LuaHost> host_;
+  Called called_;
+};
+
+// Where there is no interpreter the tests are skipped, not forgotten.
+std::vector<std::string> interpreters_or_none() {
+  auto found = test::interpreters();
+  if (found.empty()) found.emplace_back("");
+  return found;
+}
+#define NEED_LUA() \
+  if (GetParam().empty()) GTEST_SKIP() << "no Lua here: tools/install-deps slurm"
+
+INSTANTIATE_TEST_SUITE_P(Each, SubmitLua, ::testing::ValuesIn(interpreters_or_none()),
+                         [](const auto& each) {
+                           std::string name;
+                           for (const char c : each.param) {
+                             if (c != '.') name += c;
+                           }
+                           return name.empty() ? std::string("none") : name;
+                         });
+
+TEST_P(SubmitLua, LeavesJobsWithoutGpusAlone) {
+  NEED_LUA();
+  load(old_site());
+  EXPECT_EQ(submit({}), " | ");
+  EXPECT_EQ(submit({{"tres_per_node", "gres:craynetwork:1"}, {"admin_comment", "x"}}),
+            "gres:craynetwork:1 | x");
+  EXPECT_EQ(submit({{"tres_per_task", "cpu=4"}, {"tres_per_node", "fpga:1,,"}}), "fpga:1,, | ");
+  EXPECT_EQ(called_.text("tres_per_task"), "cpu=4");
+  EXPECT_EQ(submit({{"tres_per_node", "gpu:0"}}), "gpu:0 | ");
+  EXPECT_EQ(submit({{"tres_per_node", "NONE"}}), "NONE | ");
+  EXPECT_EQ(submit({}, {"_SLURM_SPANK_OPTION_pyxis_container_image=gpu_mem=8G"}), " | ");
+  EXPECT_EQ(called_.fields.size(), 0U);
+}
+
+TEST_P(SubmitLua, BooksShares) {
+  NEED_LUA();
+  load(old_site());
+  EXPECT_EQ(submit({{"tres_per_node", "gres:mps:25"}}), "shard:35 | aliquot: mps:25");
+  EXPECT_EQ(submit({{"tres_per_node", "gres/shard:2"}}), "shard:35 | aliquot: shard:2");
+  EXPECT_EQ(submit({{"tres_per_node", "mps:A100:50"}, {"partition", "mixed"}}),
+            "shard:A100:20 | aliquot: mps:a100:50");
+  EXPECT_EQ(submit({}, {"OTHER=1", gpu_mem("8G")}), "shard:8 | aliquot: --gpu-mem=8G");
+  EXPECT_EQ(submit({}, {gpu_mem("8G"), gpu_share("50%")}),
+            "shard:70 | aliquot: --gpu-mem=8G --gpu-share=50%");
+  EXPECT_EQ(submit({{"tres_per_job", "gres:gpu:h200:1"}}, {gpu_share("12.5%")}),
+            "shard:h200:18 | aliquot: --gpu-share=12.5% --gpus=h200:1");
+  EXPECT_EQ(called_.text("tres_per_job"), "");
+  EXPECT_EQ(called_.text("min_nodes"), "1");
+  EXPECT_EQ(submit({{"tres_per_node", "gres:fpga:1,gres:mps:25"}}),
+            "shard:35,fpga:1 | aliquot: mps:25");
+  EXPECT_EQ(submit({{"tres_per_node", "mps:25"}, {"min_nodes", 2}, {"num_tasks", 8}}),
+            "shard:35 | aliquot: mps:25");
+}
+
+TEST_P(SubmitLua, FindsTheDefaultPartition) {
+  NEED_LUA();
+  load(old_site());
+  EXPECT_EQ(submit({{"tres_per_node", "mps:50"}, {"part.mixed", 1}, {"part.main", 0}}),
+            "shard:70 | aliquot: mps:50");
+  EXPECT_EQ(submit({{"tres_per_node", "mps:1"}, {"part.cpu", 1}}),
+            "2072: the partition 'cpu' has no GPU: write --partition with one of main, mixed");
+}
+
+TEST_P(SubmitLua, BooksWholeGpusAsAllTheirShardsOnOldSlurm) {
+  NEED_LUA();
+  load(old_site());
+  EXPECT_EQ(submit({{"tres_per_node", "gres:gpu:1"}}), "shard:140 | aliquot: gpu:1");
+  EXPECT_EQ(submit({{"tres_per_node", "gpu:a100:1"}, {"partition", "mixed"}}),
+            "shard:A100:40 | aliquot: gpu:a100:1");
+  EXPECT_EQ(submit({{"tres_per_job", "gres:gpu:1"}}), "shard:140 | aliquot: gpu:1");
+  EXPECT_EQ(called_.text("tres_per_job"), "");
+  EXPECT_EQ(called_.text("max_nodes"), "1");
+  EXPECT_EQ(submit({{"tres_per_task", "cpu:4,gres:gpu:1"}, {"num_tasks", 1}}),
+            "shard:140 | aliquot: gpu:1");
+  EXPECT_EQ(called_.text("tres_per_task"), "cpu:4");
+
+  EXPECT_EQ(submit({{"tres_per_node", "gres:gpu:2"}}), "gres:gpu:2 exclusive | aliquot: gpu:2");
+  EXPECT_THAT(called_.text("user"), HasSubstr("take whole nodes"));
+  EXPECT_EQ(submit({{"tres_per_node", "gpu:1"}, {"partition", "mixed"}}),
+            "gpu:1 exclusive | aliquot: gpu:1");
+  // What our words cannot say, Slurm's can.
+  EXPECT_EQ(submit({{"tres_per_job", "gres:gpu:3"}, {"min_nodes", 2}}), " exclusive | ");
+  EXPECT_EQ(submit({{"tres_per_node", "gpu:a100:1,gpu:h200:1"}}),
+            "gpu:a100:1,gpu:h200:1 exclusive | ");
+  EXPECT_EQ(submit({{"tres_per_socket", "gres:gpu:1"}}), " exclusive | ");
+  EXPECT_EQ(submit({{"ntasks_per_tres", 4}, {"num_tasks", 4}}), " exclusive | ");
+}
+
+TEST_P(SubmitLua, LeavesWholeGpusToNewSlurm) {
+  NEED_LUA();
+  load(new_site());
+  EXPECT_EQ(submit({{"tres_per_node", "gres/gpu:1"}}), "gres/gpu:1 | aliquot: gpu:1");
+  EXPECT_EQ(submit({{"tres_per_node", "gres/gpu:h200:4"}}),
+            "gres/gpu:h200:4 | aliquot: gpu:h200:4");
+  EXPECT_EQ(submit({{"tres_per_job", "gres/gpu:200"}}), " | ");
+  EXPECT_EQ(called_.text("tres_per_job"), "gres/gpu:200");
+  EXPECT_EQ(called_.text("user"), "");
+}
+
+TEST_P(SubmitLua, RefusesInASentence) {
+  NEED_LUA();
+  load(old_site());
+  EXPECT_EQ(submit({}, {gpu_mem("141G")}),
+            "2072: --gpu-mem=141G is more than any GPU of the partition 'main' has: write at most "
+            "--gpu-mem=143771M");
+  EXPECT_EQ(submit({{"tres_per_node", "mps:101"}}),
+            "2072: mps:101 is more than one GPU: write at most mps:100, or gpu:1 for a whole one");
+  EXPECT_EQ(submit({{"tres_per_job", "gres:gpu:2"}}, {gpu_share("25%")}),
+            "2072: 2 parts of GPUs on a node are not possible: ask for one, or for whole GPUs");
+  EXPECT_EQ(submit({{"tres_per_node", "gpu:2"}}, {gpu_share("25%")}),
+            "2072: --gres='gpu:2' asks for whole GPUs and --gpu-share for a part of one: drop "
+            "--gpu-share, or write --gpus=1 for a share");
+  EXPECT_EQ(submit({{"tres_per_node", "gpu:b200:1"}}),
+            "2072: there is no GPU of model 'b200' in the partition 'main': write one of h200");
+  EXPECT_EQ(submit({{"tres_per_node", "gpu:5"}}),
+            "2072: 5 GPUs of one node are more than any of the partition 'main' has: write at most "
+            "4");
+  EXPECT_EQ(submit({{"tres_per_node", "gpu:0.5"}}),
+            "2072: --gres='gpu:0.5' is no whole number of GPUs: for a part of one write "
+            "--gpu-share=50%");
+  EXPECT_EQ(submit({{"tres_per_socket", "gres:gpu:1"}}, {gpu_mem("1G")}),
+            "2072: a part of a GPU does not go with --gpus-per-socket: drop it");
+  EXPECT_EQ(submit({{"tres_per_job", "gres:shard:2"}}),
+            "2072: shard of a GPU can be asked for by node only: write --gres=shard:4 or "
+            "shard:titanrtx:4");
+  EXPECT_EQ(submit({{"tres_per_node", "mps:%d%s\x1b[2J"}}),
+            "2072: --gres='mps:%d%s\\x1b[2J' does not read as mps[:model]:count: write mps:25 or "
+            "mps:titanrtx:25");
+  EXPECT_THAT(called_.text("log"), HasSubstr("aliquot: refused: "));
+}
+
+TEST_P(SubmitLua, KeepsWhatBelongsToEachGpu) {
+  NEED_LUA();
+  load(old_site());
+  submit({{"tres_per_job", "gres:gpu:1"},
+          {"cpus_per_tres", "gres:gpu:8"},
+          {"mem_per_tres", "gres:gpu:4096"},
+          {"min_cpus", 1},
+          {"script", "#!/bin/sh"},
+          {"env.SLURM_GPUS", "1"},
+          {"env.HOME", "/home/x"}});
+  EXPECT_EQ(called_.text("pn_min_cpus"), "8");
+  EXPECT_EQ(called_.text("min_cpus"), "8");
+  EXPECT_EQ(called_.text("min_mem_per_node"), "4096");
+  EXPECT_EQ(called_.text("cpus_per_tres") + called_.text("mem_per_tres"), "");
+  // srun would take it from sbatch's environment and ask for a GPU that the job does not hold.
+  EXPECT_EQ(called_.text("env.SLURM_GPUS"), "");
+  EXPECT_EQ(called_.text("env.HOME"), "/home/x");
+}
+
+TEST_P(SubmitLua, GivesSharesOnlyWhereTheSiteSays) {
+  NEED_LUA();
+  auto site = new_site();
+  site.gates = {
+      .partitions = {"ma*"}, .accounts = {"phys", "ch?m"}, .reservations = {"jupyterhub_course_*"}};
+  load(site);
+  const Fields course{
+      {"tres_per_node", "mps:25"}, {"account", "chem"}, {"reservation", "jupyterhub_course_ml"}};
+  const auto with = [&](const std::string& key, const std::string& value) {
+    auto fields = course;
+    fields[key] = value;
+    return submit(fields);
+  };
+  EXPECT_EQ(submit(course), "shard:35 | aliquot: mps:25");
+  EXPECT_EQ(with("partition", "mixed"),
+            "2072: parts of a GPU are given in the partitions ma* only: write --partition, or "
+            "--gres=gpu:1 for a whole GPU");
+  EXPECT_THAT(with("partition", "main,mixed"), HasSubstr("the partitions ma* only"));
+  EXPECT_THAT(with("account", "bio"), HasSubstr("the accounts phys, ch?m only"));
+  EXPECT_THAT(with("account", "chemistry"), HasSubstr("the accounts phys, ch?m only"));
+  EXPECT_THAT(with("reservation", "xjupyterhub_course_ml"),
+              HasSubstr("the reservations jupyterhub_course_* only: write --reservation"));
+  EXPECT_THAT(submit({{"tres_per_node", "mps:25"}, {"default_account", "phys"}}),
+              HasSubstr("the reservations jupyterhub_course_* only"));
+  EXPECT_EQ(submit({{"tres_per_node", "gpu:1"}}), "gpu:1 | aliquot: gpu:1");
+}
+
+TEST_P(SubmitLua, ReadsShellPatterns) {
+  NEED_LUA();
+  auto site = new_site();
+  site.gates.accounts = {"a[0-9]", "b[!x]", "c.%", "[]d]", "[z", "e[]"};
+  load(site);
+  const auto open = [&](const std::string& account) {
+    return submit({{"tres_per_node", "mps:1"}, {"account", account}}).starts_with("shard");
+  };
+  for (const auto* name : {"a7", "by", "c.%", "]", "d", "[z", "e[]"}) EXPECT_TRUE(open(name));
+  for (const auto* name : {"ax", "a77", "bx", "cx%", "z", "e", "xa7"}) EXPECT_FALSE(open(name));
+}
+
+TEST_P(SubmitLua, TakesNoOneElsesWordForIt) {
+  NEED_LUA();
+  load(old_site());
+  EXPECT_EQ(submit({{"tres_per_node", "mps:25"}, {"admin_comment", "aliquot: gpu:4; site: ok"}}),
+            "shard:35 | site: ok; aliquot: mps:25");
+}
+
+constexpr auto kTheirs = R"(
+function slurm_job_submit(job_desc, part_list, submit_uid)
+  if job_desc.account == "closed" then
+    slurm.log_user("closed today")
+    return 2015
+  elseif job_desc.account == "broken" then
+    job_desc = job_desc .. nil
+  elseif job_desc.account == "quiet" then
+    return
+  end
+  job_desc.admin_comment = "site: seen"
+  if job_desc.partition == nil then job_desc.partition = "mixed" end
+  return slurm.SUCCESS
+end
+function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+  if job_desc.account == "closed" then return slurm.ERROR end
+  return slurm.SUCCESS
+end
+)";
+
+TEST_P(SubmitLua, RunsTheSitesOwnFirst) {
+  NEED_LUA();
+  load(old_site(), kTheirs);
+  EXPECT_EQ(submit({{"tres_per_node", "gpu:a100:1"}}),
+            "shard:A100:40 | site: seen; aliquot: gpu:a100:1");
+  EXPECT_EQ(submit({}), " | site: seen");
+  EXPECT_EQ(submit({{"account", "closed"}, {"tres_per_node", "gpu:1"}}), "2015: closed today");
+  EXPECT_EQ(called_.text("tres_per_node"), "gpu:1");
+  EXPECT_EQ(submit({{"account", "quiet"}, {"tres_per_node", "mps:25"}}),
+            "shard:35 | aliquot: mps:25");
+  // Theirs fails: slurmctld hears it, and the booking is right whatever it makes of that.
+  EXPECT_THAT(submit({{"account", "broken"}, {"tres_per_node", "mps:25"}}), HasSubstr("failed"));
+  EXPECT_EQ(called_.text("tres_per_node"), "shard:35");
+  EXPECT_THAT(called_.text("log"), HasSubstr("attempt to concatenate"));
+  EXPECT_THAT(submit({{"account", "broken"}, {"tres_per_node", "mps:0"}}), HasSubstr("2072: "));
+  EXPECT_EQ(modify({{"account", "closed"}}), "-1: ");
+}
+
+TEST_P(SubmitLua, MayBeNamedTwice) {
+  NEED_LUA();
+  host_ = std::make_unique<LuaHost>(
+      GetParam(), std::vector{make_submit_lua(old_site()), make_submit_lua(old_site())});
+  EXPECT_EQ(submit({{"tres_per_node", "mps:25"}}), "shard:35 | aliquot: mps:25");
+}
+
+TEST_P(SubmitLua, RefusesToChangeGpusOnOldSlurm) {
+  NEED_LUA();
+  load(old_site());
+  const Fields shared{{"record.admin_comment", "site: x; aliquot: mps:25"},
+                      {"record.tres_per_node", "gres:shard:35"},
+                      {"record.partition", "main"}};
+  const auto with = [&](Fields fields) {
+    fields.insert(shared.begin(), shared.end());
+    return modify(fields);
+  };
+  EXPECT_EQ(with({}), " | ");
+  EXPECT_EQ(with({{"tres_per_node", "mps:50"}}),
+            "2072: this version of Slurm cannot change a job's GPUs: cancel it and submit it anew");
+  EXPECT_EQ(with({{"partition", "main"}}), " | ");
+  EXPECT_EQ(with({{"partition", "mixed"}}), " | ");
+  EXPECT_EQ(with({{"partition", "cpu"}}),
+            "2072: the partition 'cpu' has no GPU: write --partition with one of main, mixed");
+}
+
+TEST_P(SubmitLua, BooksAnewWhatIsChangedOnNewSlurm) {
+  NEED_LUA();
+  auto site = new_site();
+  site.partitions.push_back({"small", {"A100"}});
+  site.gates.accounts = {"phys"};
+  load(site);
+  const Fields shared{{"record.admin_comment", "aliquot: mps:25; site: x"},
+                      {"record.tres_per_node", "gres/shard:35"},
+                      {"record.account", "phys"},
+                      {"record.partition", "main"}};
+  const auto with = [&](Fields fields) {
+    fields.insert(shared.begin(), shared.end());
+    return modify(fields);
+  };
+  EXPECT_EQ(with({{"tres_per_node", "mps:50"}}), "shard:70 | site: x; aliquot: mps:50");
+  EXPECT_EQ(with({{"tres_per_node", "gres/gpu:2"}}), "gres/gpu:2 | site: x; aliquot: gpu:2");
+  EXPECT_EQ(with({{"partition", "small"}}), "shard:10 | ");
+  EXPECT_EQ(with({{"partition", "main"}}), " | ");
+  EXPECT_THAT(with({{"account", "bio"}}), HasSubstr("the accounts phys only"));
+  EXPECT_EQ(modify({{"account", "bio"}}), " | ");
+}
+
+TEST_P(SubmitLua, HostileNamesStayNames) {
+  NEED_LUA();
+  const std::vector<std::string> names{"\"] = {}, os.exit(7) --", "]]\nos.exit(7)", "a\\",  "a\0b",
+                                       "'..os.exit(7)..'",        "é\x7f\r\n",      "%s%d", "--[["};
+  auto site = new_site();
+  site.models.clear();
+  site.partitions.clear();
+  for (const auto& name : names) {
+    site.models.push_back({name + "m", gib(40), 40, 2});
+    site.partitions.push_back({name, {name + "m"}});
+    site.gates.partitions.push_back(name);
+  }
+  site.partitions.push_back({"last", {}});
+  site.default_partition = names.front();
+  load(site);
+  for (const auto& name : names) {
+    if (name.find(',') != name.npos) continue;  // several partitions, to Slurm
+    EXPECT_THAT(submit({{"tres_per_node", "mps:x:50"}, {"partition", name}}),
+                HasSubstr("there is no GPU of model 'x'"));
+    EXPECT_THAT(submit({{"tres_per_node", "mps:50"}, {"partition", "last"}}),
+                HasSubstr("has no GPU"));
+  }
+  EXPECT_EQ(submit({{"tres_per_node", "mps:50"}, {"partition", "%s%d"}}),
+            "shard:20 | aliquot: mps:50");
+}
+
+// Whatever Slurm hands in, no call fails: a job with GPUs is refused, any other passes.
+TEST_P(SubmitLua, SurvivesFieldsOfTheWrongKind) {
+  NEED_LUA();
+  load(old_site());
+  EXPECT_EQ(submit({{"tres_per_node", 7}, {"partition", 7}, {"admin_comment", 7}}), "7 | 7");
+  EXPECT_EQ(submit({{"tres_per_node", "mps:25"}, {"min_nodes", "x"}, {"num_tasks", "y"}}),
+            "shard:35 | aliquot: mps:25");
+  EXPECT_EQ(submit({{"tres_per_node", "mps:25"}, {"min_nodes", 0xfffffffe}, {"num_tasks", 0}}),
+            "shard:35 | aliquot: mps:25");
+}
+
+// The words of users, most of them right, some broken in one place.
+// Evenly, whatever RapidCheck thinks of small cases.
+int between(int from, int to) {
+  return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange(from, to));
+}
+
+std::string any_number() {
+  if (between(0, 10) != 0) return std::to_string(between(0, 130));
+  return *rc::gen::element<std::string>("", "-1", "1.5", "x", "9223372036854775807", "007", "1e3",
+                                        "18446744073709551616", "4503599627370496", "8K", "1p",
+                                        "0x10", " 1", "25%");
+}
+
+std::string any_model() {
+  return *rc::gen::element<std::string>("h200", "H200", "a100", "A100", "b200", "1g.10gb", "3090",
+                                        "x y", "gpu", "none", "8k");
+}
+
+std::string any_entry() {
+  std::string entry = *rc::gen::element<std::string>("", "", "", "gres:", "gres/");
+  entry += *rc::gen::element<std::string>("gpu", "gpu", "gpu", "mps", "mps", "shard", "shard",
+                                          "GPU", "Mps");
+  const auto separator = *rc::gen::element<std::string>(":", ":", ":", "=");
+  if (between(0, 3) == 0) entry += separator + any_model();
+  if (between(0, 8) != 0) entry += separator + any_number();
+  return entry;
+}
+
+std::string any_gres() {
+  std::string text = any_entry();
+  for (int more = *rc::gen::element(0, 0, 0, 0, 0, 1, 2); more > 0; --more) {
+    text += "," + (between(0, 6) == 0 ? std::string() : any_entry());
+  }
+  return text;
+}
+
+std::string any_gpus() {
+  std::string text;
+  if (between(0, 3) == 0) text += any_model() + ":";
+  text += between(0, 4) == 0 ? any_number() : std::to_string(between(0, 5));
+  return text;
+}
+
+std::string any_size() {
+  if (between(0, 8) == 0) {
+    return *rc::gen::element<std::string>("", "0", "8X", "50%", "-1G", "1.0000000001G", "8 G",
+                                          ".5G", "5.G", "1.5B", "99999999T", "8388608T", "1..5G");
+  }
+  std::string text = std::to_string(between(0, 160));
+  if (between(0, 2) == 0) text += "." + std::to_string(between(0, 1'000'000));
+  return text + *rc::gen::element<std::string>("G", "g", "GiB", "gb", "M", "K", "", "T", "B", "k");
+}
+
+std::string any_share() {
+  if (between(0, 8) == 0) {
+    return *rc::gen::element<std::string>("", "0", "0%", "0.5", "-5%", "101%", "100.01", "abc",
+                                          "5%%", "1.234%", "1e2", "99999999999999999999%", "%",
+                                          "5.%");
+  }
+  std::string text = std::to_string(between(0, 101));
+  if (between(0, 2) == 0) text += "." + std::to_string(between(0, 100));
+  return text + *rc::gen::element<std::string>("", "%", "%");
+}
+
+SiteTable any_site() {
+  auto site = *rc::gen::element(old_site(), new_site());
+  site.overcommit = Compute(*rc::gen::element<std::int64_t>(10'000, 12'345, 20'000, 100'000));
+  const auto unit = *rc::gen::element(gib(1), mib(1), Bytes(999'999'937), gib(7));
+  if (*rc::gen::arbitrary<bool>()) site.models.front().memory = gib(41);
+  site.mps_per_gpu = *rc::gen::element<std::int64_t>(100, 7, 999'983);
+  for (auto& model : site.models) model.shards = shards_of(model.memory, unit);
+  return site;
+}
+
+std::optional<std::string> maybe(int one_in, std::string (*any)()) {
+  if (between(0, one_in) != 0) return std::nullopt;
+  return any();
+}
+
+// The job as sbatch describes it, and the options as core reads them.
+struct Asked {
+  core::GpuOptions options;
+  Fields fields;
+  std::vector<std::string> spank;
+};
+
+Asked any_asked() {
+  Asked asked;
+  auto& options = asked.options;
+  // One way to ask, mostly; else whatever comes together.
+  const int way = between(0, 6);
+  const bool mixed = way == 0;
+  if (way <= 3) options.gres = maybe(mixed ? 2 : 1, any_gres);
+  if (mixed || way == 4) options.gpus = maybe(mixed ? 4 : 2, any_gpus);
+  if (mixed) options.gpus_per_task = maybe(4, any_gpus);
+  if (mixed || way >= 4) options.gpu_mem = maybe(mixed ? 4 : 2, any_size);
+  if (mixed || way >= 4) options.gpu_share = maybe(mixed ? 4 : 2, any_share);
+  options.nodes = *rc::gen::element<std::int64_t>(1, 1, 1, 2, 3, 1'000'000);
+  options.tasks = *rc::gen::element<std::int64_t>(1, 1, 2, 3, 4'000'000'000);
+  // An option without a value is none, to sbatch.
+  for (auto* text : {&options.gres, &options.gpus, &options.gpus_per_task}) {
+    if (text->has_value() && (*text)->empty()) text->reset();
+  }
+  const bool old = *rc::gen::arbitrary<bool>();
+  const std::string prefix = old ? "gres:gpu:" : "gres/gpu:";
+  if (options.gres) asked.fields["tres_per_node"] = *options.gres;
+  if (options.gpus) asked.fields["tres_per_job"] = prefix + *options.gpus;
+  if (options.gpus_per_task) asked.fields["tres_per_task"] = prefix + *options.gpus_per_task;
+  asked.fields["min_nodes"] = options.nodes;
+  asked.fields["num_tasks"] = options.tasks;
+  const std::string spank = "_SLURM_SPANK_OPTION_aliquot_";
+  if (options.gpu_mem) asked.spank.push_back(spank + "gpu_mem=" + *options.gpu_mem);
+  if (options.gpu_share) asked.spank.push_back(spank + "gpu_share=" + *options.gpu_share);
+  return asked;
+}
+
+bool asks_for_a_part(const core::GpuOptions& options) {
+  if (options.gpu_mem || options.gpu_share) return true;
+  const auto gres = to_lower(options.gres.value_or(""));
+  return gres.find("mps") != gres.npos || gres.find("shard") != gres.npos;
+}
+
+// Whether shards were booked.
+bool hold_lua_to_core(LuaHost& host, const SiteTable& site) {
+  const auto asked = any_asked();
+  const auto partition = *rc::gen::element<std::string>("", "main", "mixed", "cpu,main", "new");
+  auto fields = asked.fields;
+  if (!partition.empty()) fields["partition"] = partition;
+
+  const auto expected = book(site, partition, asked.options);
+  const auto called = host.submit(fields, asked.spank);
+  RC_LOG() << "fields:";
+  for (const auto& [key, value] : fields)
+    RC_LOG() << ' ' << key << '=' << Called{"", fields}.text(key);
+  RC_LOG() << "\nspank: " << fmt::format("{}", fmt::join(asked.spank, " ")) << "\nbook: "
+           << (expected ? expected->gres + " for " + expected->words : expected.error().message)
+           << "\nlua: " << called.code << ' ' << called.text("tres_per_node") << " ("
+           << called.text("admin_comment") << ") " << called.text("user") << called.text("log")
+           << '\n';
+  RC_ASSERT((called.code == "0" || called.code == "2072"));
+  const auto comment = called.text("admin_comment");
+  if (!expected) {
+    if (!called.refused()) {
+      // Whole GPUs in Slurm's words that are not ours: left as they are.
+      RC_ASSERT(!asks_for_a_part(asked.options));
+      RC_ASSERT(called.text("tres_per_node") == asked.options.gres.value_or(""));
+      RC_ASSERT((called.fields.contains("shared") == site.whole_as_shards));
+    } else {
+      RC_ASSERT(!called.text("user").empty());
+      RC_ASSERT((called.text("user").find('\n') == std::string::npos));
+    }
+    return false;
+  }
+  RC_ASSERT(!called.refused());
+  RC_ASSERT((called.fields.contains("shared") == expected->exclusive));
+  if (expected->kind == Booking::Kind::shards) {
+    RC_ASSERT(called.text("tres_per_node") == expected->gres);
+    RC_ASSERT(
+        (!called.fields.contains("tres_per_job") && !called.fields.contains("tres_per_task")));
+  } else {
+    RC_ASSERT(called.text("tres_per_node") == asked.options.gres.value_or(""));
+  }
+  if (expected->kind == Booking::Kind::none) {
+    RC_ASSERT(comment.empty());
+    return false;
+  }
+  RC_ASSERT(comment == "aliquot: " + expected->words);
+  const auto read_back = core::parse_request(expected->words);
+  RC_ASSERT(read_back.has_value());
+  RC_ASSERT((read_back->gpus == core::parse_gpu_options(asked.options).value()));
+  return expected->kind == Booking::Kind::shards;
+}
+
+// A hundred sites, fifty jobs each; enough of them must get through for the rest to mean anything.
+TEST_P(SubmitLua, AgreesWithCoreOnAnyWords) {
+  NEED_LUA();
+  int booked = 0;
+  EXPECT_TRUE(rc::check("the Lua books and refuses as the C++ does", [&] {
+    const auto site = any_site();
+    LuaHost host(GetParam(), {make_submit_lua(site)});
+    for (int i = 0; i < 50; ++i) booked += hold_lua_to_core(host, site) ? 1 : 0;
+  }));
+  EXPECT_GT(booked, 500);
+}
+
+}  // namespace
+}  // namespace aliquot::slurm

@@ -1,0 +1,91 @@
+# What a user may try against the limits, the agent and the neighbours, on a Slurm.
+load helper
+
+setup_file() { start_sandbox 2 --nodes 1; }
+teardown_file() { stop_sandbox; }
+setup() { need_sandbox; }
+
+gib=$((1 << 30))
+
+# ask USER PATH BODY: of the node's agent.
+ask() {
+  as "$1" perl -MSocket -e '
+    socket(my $s, AF_UNIX, SOCK_STREAM, 0) or die; connect($s, sockaddr_un($ARGV[0])) or die "cannot connect\n";
+    syswrite($s, "POST $ARGV[1] HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: " . length($ARGV[2]) . "\r\n\r\n$ARGV[2]");
+    print while sysread($s, $_, 65536);' "$SANDBOX/n1/agent.sock" "$2" "$3"
+}
+
+@test "the limits are not the job's to write" {
+  run as games srun --gpu-mem=4G bash -c 'echo x >>"$ALIQUOT_GRANT/limits"; chmod 777 "$ALIQUOT_GRANT/limits"; rm -f "$ALIQUOT_GRANT/limits"; touch "$ALIQUOT_GRANT/new"; cat "$ALIQUOT_GRANT/limits" >/dev/null && echo there'
+  [[ $output == *there* ]]
+  [[ $(grep -ciE 'permission denied|not permitted' <<<"$output") -ge 3 ]]
+}
+
+@test "a step cannot ask for more than its job has" {
+  run as games sbatch --wait -o "$SANDBOX/more" --gpu-mem=4G --wrap 'srun --gpu-mem=64G aliquot-load --grow --json' 2>&1
+  cat "$SANDBOX/more" >"$BATS_TEST_TMPDIR/json" 2>/dev/null || skip "no output: $output"
+  [[ $(number allocated "$BATS_TEST_TMPDIR/json") -le $((4 * gib)) ]]
+}
+
+@test "an environment of one's own does not raise the limit" {
+  run -0 as games env ALIQUOT_GRANT=/tmp LD_PRELOAD= SLURM_SHARDS_ON_NODE=100 SLURM_JOB_GPUS=0,1,2,3 SLURMD_NODENAME=../.. \
+    srun --gpu-mem=4G aliquot-load --grow --json
+  echo "$output" >"$BATS_TEST_TMPDIR/json"
+  [[ $(number allocated "$BATS_TEST_TMPDIR/json") -le $((4 * gib)) ]]
+}
+
+@test "who gets around the library is reported" {
+  as games srun --gpu-mem=4G bash -c 'unset LD_PRELOAD ALIQUOT_GRANT; exec aliquot-load --mem 2G --seconds 4 --busy 0%' &
+  sleep 3
+  grep -q 'outside of the job' "$SANDBOX"/log/agent-n1*
+  wait
+}
+
+@test "another GPU's device cannot be opened" {
+  [[ -e /sys/fs/cgroup/devices || -e /sys/fs/cgroup/cgroup.controllers ]] || skip "no cgroups for devices here"
+  grep -q '^ConstrainDevices=yes' "$SANDBOX"/etc/cgroup.conf || skip "the sandbox has no cgroups here"
+  run as games srun --gpu-mem=4G bash -c 'for d in "$0"/n1/nvidia[0-3]; do (exec 3<"$d") 2>&1; done' "$SANDBOX/dev"
+  # Its own answers that there is no driver; the three others that it may not.
+  [[ $(grep -c 'Operation not permitted' <<<"$output") -eq 3 ]]
+}
+
+@test "nobody but slurmstepd may ask for a share" {
+  run ask games /v1/slurm/grant $'job=1\nuid=0\n'
+  [[ $output == *403* ]]
+  run ask games /v1/slurm/exit $'job=1\nuid=0\n'
+  [[ $output == *403* ]]
+}
+
+@test "rubbish does not stop the agent" {
+  before=$(agent_pid n1)
+  for text in '' 'x' "$(head -c 300000 /dev/zero | tr '\0' x)" $'job=99999999999999999999\n' $'job=-1\nuid=x\n'; do
+    printf '%s' "$text" | as games perl -MSocket -e 'socket(my $s, AF_UNIX, SOCK_STREAM, 0); connect($s, sockaddr_un($ARGV[0])); $SIG{PIPE}="IGNORE"; local $/; syswrite($s, <STDIN>)' "$SANDBOX/n1/agent.sock" || true
+    run ask root /v1/slurm/grant "$text"
+  done
+  [[ $(agent_pid n1) == "$before" ]]
+  run -0 as games srun --gpu-mem=1G true
+}
+
+@test "another user's job is not for asking, by root's plugin neither" {
+  job=$(submit games 'sleep 30' --gpu-mem=2G)
+  eventually has_state "$job" RUNNING
+  run ask root /v1/slurm/grant "job=$job"$'\nuid=9\n'
+  [[ $output == *409* && $output == *"another user"* ]]
+  scancel "$job"
+}
+
+@test "processes left behind end with the job, and what they held is free" {
+  as games srun --gpu-mem=4G bash -c 'setsid nohup aliquot-load --mem 2G --seconds 300 --busy 0% >/dev/null 2>&1 & sleep 1.5'
+  free() { [[ $(driver n1 | grep -c '^pid=.*name=aliquot-load') -eq 0 ]]; }
+  eventually free
+  eventually nothing_held
+}
+
+@test "the words that count are not the user's to write" {
+  run as games sbatch --parsable --comment='aliquot: --gpu-mem=100G' --gpu-mem=2G -o /dev/null --wrap 'sleep 20'
+  job=$output
+  run as games scontrol update job "$job" AdminComment='aliquot: gpu:1'
+  [[ $status -ne 0 ]]
+  [[ $(scontrol show job "$job") == *"AdminComment=aliquot: --gpu-mem=2G"* ]]
+  scancel "$job"
+}

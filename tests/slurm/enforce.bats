@@ -1,0 +1,88 @@
+# A share under Slurm is a limit, on the node that Slurm chose, for as long as the job lives.
+load helper
+
+setup_file() { start_sandbox 1 --nodes 2; }
+teardown_file() { stop_sandbox; }
+setup() { need_sandbox; }
+
+gib=$((1 << 30))
+
+@test "a job gets what it asked for and no more" {
+  run -0 as games srun --gpu-mem=8G aliquot-load --grow --json
+  echo "$output" >"$BATS_TEST_TMPDIR/json"
+  got=$(number allocated "$BATS_TEST_TMPDIR/json")
+  [[ $got -le $((8 * gib)) && $got -gt $((6 * gib)) ]]
+  [[ $(number total "$BATS_TEST_TMPDIR/json") -eq $((8 * gib)) ]]
+}
+
+@test "a batch job and its steps are in one share" {
+  job=$(submit games 'aliquot-load --mem 5G --seconds 3 --busy 0% & sleep 1; srun aliquot-load --grow --json; wait' --gpu-mem=8G)
+  eventually has_state "$job" COMPLETED
+  got=$(number allocated "$BATS_TEST_TMPDIR/out")
+  [[ $got -gt $((gib / 2)) && $got -le $((3 * gib)) ]]
+}
+
+@test "a share of compute shows in the job's view" {
+  run -0 as games srun --gpu-share=25% bash -c 'echo $CUDA_VISIBLE_DEVICES; nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits'
+  [[ ${lines[0]} == GPU-* ]]
+}
+
+@test "a whole GPU is not limited" {
+  run -0 as games srun --gres=gpu:1 bash -c 'echo preload=$LD_PRELOAD; aliquot-load --grow --json'
+  [[ $output == *preload=* && $output != *libaliquot.so* ]]
+  echo "$output" >"$BATS_TEST_TMPDIR/json"
+  [[ $(number allocated "$BATS_TEST_TMPDIR/json") -gt $((130 * gib)) ]]
+}
+
+@test "a job without a GPU is left alone" {
+  run -0 as games srun bash -c 'echo "x$LD_PRELOAD$ALIQUOT_GRANT"'
+  [[ $output == x ]]
+}
+
+@test "an array and several nodes" {
+  job=$(as games sbatch --parsable --array=0-3 -o "$SANDBOX/array-%a" --gpu-mem=4G --wrap 'aliquot-load --grow --json' 2>/dev/null || true)
+  [[ -n $job ]] || { chmod 1777 "$SANDBOX"; job=$(as games sbatch --parsable --array=0-3 -o "$SANDBOX/array-%a" --gpu-mem=4G --wrap 'aliquot-load --grow --json'); }
+  run -0 as games srun -N 2 --gpu-mem=4G bash -c 'aliquot-load --grow --json'
+  [[ $(grep -c '"allocated"' <<<"$output") -eq 2 ]]
+}
+
+@test "what a job held is given back" {
+  run -0 as games srun --gpu-mem=8G true
+  eventually nothing_held
+}
+
+@test "the agent takes its jobs up again after kill -9" {
+  job=$(submit games 'sleep 3; aliquot-load --grow --json' --gpu-mem=8G -w n1)
+  eventually has_state "$job" RUNNING
+  eventually test -n "$(held n1)"
+  kill -9 "$(agent_pid n1)"
+  eventually has_state "$job" COMPLETED
+  got=$(number allocated "$BATS_TEST_TMPDIR/out")
+  [[ $got -le $((8 * gib)) && $got -gt $((6 * gib)) ]]
+  eventually nothing_held
+  healthy
+}
+
+@test "a step waits for an agent that is being restarted" {
+  kill -9 "$(agent_pid n1)"
+  run -0 as games srun -w n1 --gpu-mem=8G aliquot-load --grow --json
+  healthy
+}
+
+@test "slurmd's restart does not disturb a job" {
+  job=$(submit games 'sleep 4; aliquot-load --grow --json' --gpu-mem=8G -w n1)
+  eventually has_state "$job" RUNNING
+  "$(sandbox_program)" restart slurmd-n1 --dir "$SANDBOX" </dev/null >/dev/null 2>&1 3>&-
+  eventually has_state "$job" COMPLETED
+  [[ $(number allocated "$BATS_TEST_TMPDIR/out") -le $((8 * gib)) ]]
+  healthy
+}
+
+@test "without an agent the job is refused in a sentence, and the node stays up" {
+  mv "$SANDBOX/n2/agent.sock" "$SANDBOX/n2/away.sock"
+  run as games srun -w n2 --gpu-mem=8G true
+  mv "$SANDBOX/n2/away.sock" "$SANDBOX/n2/agent.sock"
+  [[ $status -ne 0 ]]
+  [[ $output == *"the node agent does not answer"* ]]
+  healthy
+}

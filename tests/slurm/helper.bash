@@ -1,0 +1,96 @@
+# For tests on a whole Slurm of their own, with simulated GPUs: one sandbox for each file, started in setup_file.
+
+repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+
+# Why there can be no sandbox here, or nothing.
+no_sandbox() {
+  local program
+  [[ $EUID -eq 0 ]] || { echo "a sandbox needs root"; return; }
+  for program in munged slurmctld slurmd slurmdbd mariadbd lua5.1; do
+    PATH=$PATH:/usr/sbin command -v "$program" >/dev/null || { echo "$program is not here: tools/install-deps slurm"; return; }
+  done
+  [[ -e $ALIQUOT_BIN/../lib/slurm/aliquot_spank.so || -e $ALIQUOT_BIN/../lib/aliquot/slurm/aliquot_spank.so ]] ||
+    echo "the plugins for Slurm are not built: tools/install-deps slurm, and configure again"
+}
+
+sandbox_program() {
+  local place
+  for place in "$ALIQUOT_BIN/../libexec/aliquot/slurm-sandbox" "$repo/src/slurm/sandbox"; do
+    [[ -x $place ]] && { echo "$place"; return; }
+  done
+}
+
+# start_sandbox NUMBER OPTION…: NUMBER keeps the ports of files that run side by side apart.
+start_sandbox() {
+  local number=$1 why
+  shift
+  why=$(no_sandbox)
+  if [[ -n $why ]]; then
+    export SANDBOX_MISSING=$why
+    return 0
+  fi
+  SANDBOX=$(mktemp -d /var/tmp/aq-test.XXXXXX)
+  chmod 755 "$SANDBOX"
+  export SANDBOX
+  "$(sandbox_program)" up --dir "$SANDBOX" --port-base $((31000 + 100 * number)) "$@" >"$BATS_FILE_TMPDIR/up" 2>&1 </dev/null 3>&- || {
+    cat "$BATS_FILE_TMPDIR/up" >&2
+    return 1
+  }
+  eval "$("$(sandbox_program)" env --dir "$SANDBOX")"
+  export SLURM_CONF PATH="$ALIQUOT_BIN:$PATH"
+}
+
+stop_sandbox() {
+  [[ -z ${SANDBOX:-} ]] || "$(sandbox_program)" down --dir "$SANDBOX" >/dev/null 2>&1 </dev/null 3>&-
+}
+
+# In setup(): a file without a sandbox skips, and says why.
+need_sandbox() { [[ -z ${SANDBOX_MISSING:-} ]] || skip "$SANDBOX_MISSING"; }
+
+# as USER COMMAND…
+as() {
+  local user=$1
+  shift
+  (cd / && exec setpriv --reuid="$user" --regid="$user" --clear-groups env HOME=/ USER="$user" LOGNAME="$user" "$@")
+}
+
+# eventually COMMAND…: within 20 s.
+eventually() {
+  local i
+  for ((i = 0; i < 200; i++)); do
+    "$@" && return 0
+    sleep 0.1
+  done
+  return 1
+}
+
+# field JOB KEY: of `scontrol show job`.
+field() { scontrol -o show job "$1" | tr ' ' '\n' | sed -n "s/^$2=//p"; }
+has_state() { [[ $(field "$1" JobState) == "$2" ]]; }
+
+# submit USER SCRIPT OPTION…: the job's number; its output goes to $BATS_TEST_TMPDIR/out.
+submit() {
+  local user=$1 script=$2
+  shift 2
+  chmod 1777 "$BATS_TEST_TMPDIR"
+  as "$user" sbatch --parsable -o "$BATS_TEST_TMPDIR/out" "$@" --wrap "$script"
+}
+
+# number KEY FILE: of aliquot-load's JSON.
+number() { sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p" "$2"; }
+
+# held NODE: the grants that the agent of a node keeps.
+held() { ls "$SANDBOX/$1/run/grants" 2>/dev/null; }
+nothing_held() {
+  local node
+  for node in "$SANDBOX"/n*/run; do
+    [[ -z $(ls "$node/grants" "$node/jobs" 2>/dev/null | grep -v ':$' | grep .) ]] || return 1
+  done
+}
+
+# driver NODE: the stand-in driver's own counts.
+driver() { ALIQUOT_STANDIN_STATE=$SANDBOX/$1/run/standin "$ALIQUOT_BIN/../standin/aliquot-standin-ctl" show; }
+
+healthy() { ! sinfo -h -N -o %T | grep -qvE '^(idle|mixed|allocated|completing)$'; }
+
+agent_pid() { pgrep -f "aliquot-agent .*$SANDBOX/$1/" | head -1; }
