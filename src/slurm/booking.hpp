@@ -16,6 +16,7 @@
 #include "base/units.hpp"
 #include "core/request.hpp"
 #include "core/request_parse.hpp"
+#include "slurm/settings.hpp"
 
 namespace aliquot::slurm {
 

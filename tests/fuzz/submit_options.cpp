@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto signal = cli::parse_signal_option(text)) {
     fuzz::require(signal->number > 0 && signal->seconds >= 0);
   }
-  for (const auto part : cli::split_ids(text)) {
+  for (const auto part : split_outside_brackets(text)) {
     if (const auto pattern = cli::parse_job_pattern(part)) {
       fuzz::require(!pattern->targets().empty());
     }

@@ -82,22 +82,6 @@ std::optional<JobPattern> parse_job_pattern(std::string_view text) {
   return pattern;
 }
 
-std::vector<std::string_view> split_ids(std::string_view text) {
-  std::vector<std::string_view> parts;
-  std::size_t start = 0;
-  int depth = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '[') ++depth;
-    if (text[i] == ']') --depth;
-    if (text[i] == ',' && depth == 0) {
-      parts.push_back(text.substr(start, i - start));
-      start = i + 1;
-    }
-  }
-  parts.push_back(text.substr(start));
-  return parts;
-}
-
 std::string shown_id(const api::JobInfo& job) {
   if (!job.array_job_id) return fmt::format("{}", job.id);
   if (job.array_task_id) return fmt::format("{}_{}", *job.array_job_id, *job.array_task_id);

@@ -23,9 +23,6 @@ struct JobPattern {
 
 std::optional<JobPattern> parse_job_pattern(std::string_view text);
 
-// At commas, but not inside brackets.
-std::vector<std::string_view> split_ids(std::string_view text);
-
 // As lists show it: `7`, `7_3`, `7_[1-6%2]`.
 std::string shown_id(const api::JobInfo& job);
 // As the daemon takes it.

@@ -40,7 +40,7 @@ TEST(JobPattern, FindsElementsByArrayAndTask) {
 }
 
 TEST(SplitIds, LeavesBracketsWhole) {
-  const auto ids = split_ids("1,7_[1,3],2");
+  const auto ids = split_outside_brackets("1,7_[1,3],2");
   ASSERT_EQ(ids.size(), 3U);
   EXPECT_EQ(ids[1], "7_[1,3]");
 }

@@ -203,7 +203,7 @@ tl::expected<Request, Early> read_request(int argc, char** argv, Voice& voice) {
   }
   voice.set_level(level);
   for (int i = optind; i < argc; ++i) {
-    for (const auto part : split_ids(argv[i])) {
+    for (const auto part : split_outside_brackets(argv[i])) {
       const auto pattern = parse_job_pattern(part);
       if (!pattern) {
         voice.error(fmt::format("Invalid job id {}", part));

@@ -11,10 +11,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/hostlist.hpp"
 #include "base/text.hpp"
 #include "cli/console.hpp"
 #include "cli/slurm/options.hpp"
-#include "cli/view/hostlist.hpp"
 #include "cli/view/job_text.hpp"
 #include "cli/view/json_writer.hpp"
 #include "cli/view/named.hpp"

@@ -1,12 +1,11 @@
-#include "cli/view/hostlist.hpp"
+#include "base/hostlist.hpp"
 
 #include <algorithm>
 #include <cstdint>
 
 #include "base/text.hpp"
-#include "cli/slurm/job_ids.hpp"
 
-namespace aliquot::cli {
+namespace aliquot {
 namespace {
 
 constexpr std::size_t kMostHosts = 65'536;
@@ -87,7 +86,7 @@ bool follows(std::string_view a, std::string_view b) {
 
 Result<std::vector<std::string>> expand_hostlist(std::string_view text) {
   std::vector<std::string> hosts;
-  for (const auto part : split_ids(text)) {
+  for (const auto part : split_outside_brackets(text)) {
     if (part.empty()) continue;
     for (auto& host : TRY(expand_one(part, text))) {
       if (hosts.size() == kMostHosts) {
@@ -136,4 +135,4 @@ std::string fold_hostlist(const std::vector<std::string>& hosts) {
   return out;
 }
 
-}  // namespace aliquot::cli
+}  // namespace aliquot

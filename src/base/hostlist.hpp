@@ -8,7 +8,7 @@
 
 #include "base/result.hpp"
 
-namespace aliquot::cli {
+namespace aliquot {
 
 // In the order written, repeated names included. Refused beyond 65,536 hosts.
 Result<std::vector<std::string>> expand_hostlist(std::string_view text);
@@ -16,4 +16,4 @@ Result<std::vector<std::string>> expand_hostlist(std::string_view text);
 // Neighbours with a common prefix and consecutive numbers are folded: `n[01-03,07],login`.
 std::string fold_hostlist(const std::vector<std::string>& hosts);
 
-}  // namespace aliquot::cli
+}  // namespace aliquot

@@ -1,9 +1,9 @@
-#include "cli/view/hostlist.hpp"
+#include "base/hostlist.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-namespace aliquot::cli {
+namespace aliquot {
 namespace {
 
 using Hosts = std::vector<std::string>;
@@ -42,4 +42,4 @@ RC_GTEST_PROP(HostlistProperty, WhatIsFoldedExpandsToTheSame, ()) {
 }
 
 }  // namespace
-}  // namespace aliquot::cli
+}  // namespace aliquot

@@ -1,0 +1,509 @@
+#include "slurm/setup.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "base/hostlist.hpp"
+#include "base/text.hpp"
+#include "slurm/submit_lua.hpp"
+
+namespace aliquot::slurm {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr CommentStyle kConf{"#"};
+constexpr CommentStyle kLua{"--"};
+constexpr std::string_view kRemembered = "# gpus: ";
+constexpr std::string_view kNewFile = " a new file";  // after the comment's start, in our block
+
+Result<std::optional<std::string>> read_if_there(const ReadFile& read, const std::string& path) {
+  auto text = read(path);
+  if (text) return std::optional<std::string>(std::move(*text));
+  if (text.error().code == Error::Code::not_found) return std::optional<std::string>{};
+  return tl::make_unexpected(text.error());
+}
+
+// `gpu` and `task/none` -> the list with what is missing at its end.
+std::string with_items(std::string_view list, std::initializer_list<std::string_view> items,
+                       std::initializer_list<std::string_view> instead_of = {}) {
+  std::vector<std::string> parts;
+  for (const auto part : split(list, ',')) {
+    const bool dropped = std::ranges::any_of(
+        instead_of, [&](auto other) { return equals_ignoring_case(part, other); });
+    if (!part.empty() && !dropped) parts.emplace_back(part);
+  }
+  for (const auto item : items) {
+    const bool there = std::ranges::any_of(
+        parts, [&](const auto& part) { return equals_ignoring_case(part, item); });
+    if (!there) parts.emplace_back(item);
+  }
+  return fmt::format("{}", fmt::join(parts, ","));
+}
+
+// The edits of slurm.conf and what it includes: several may touch one line.
+class SiteEdit {
+ public:
+  explicit SiteEdit(const Site& site) : site_(site) {}
+
+  void set(ConfPlace place, std::string_view key, std::string_view value) {
+    auto& text = changed_.try_emplace(place, own_text(place)).first->second;
+    text = with_value(text, key, value);
+  }
+  // The key where it stands, or a new line at the end of slurm.conf.
+  void set(std::string_view key, std::string_view value) {
+    if (const auto place = site_.find(key)) {
+      if (site_.line(*place).get(key) != value) set(*place, key, value);
+    } else {
+      added_.push_back(fmt::format("{}={}", key, value));
+    }
+  }
+  [[nodiscard]] std::string text(std::size_t file) const {
+    const ConfFile& conf = site_.files[file];
+    std::string whole;
+    for (const auto& line : conf.lines) whole += line + "\n";
+    ConfEdit edit(whole, kConf);
+    for (const auto& [place, text] : changed_) {
+      if (place.file != file || text == own_text(place)) continue;
+      const ConfLine& line = site_.line(place);
+      edit.replace(line.first, line.count, text);
+    }
+    if (file == 0 && !added_.empty()) edit.append(fmt::format("{}", fmt::join(added_, "\n")));
+    return edit.text();
+  }
+
+ private:
+  [[nodiscard]] std::string own_text(ConfPlace place) const {
+    return logical_text(site_.files[place.file].lines, site_.line(place));
+  }
+
+  const Site& site_;
+  std::map<ConfPlace, std::string> changed_;
+  std::vector<std::string> added_;
+};
+
+// `gpu:h200:4,nic:1` without GPUs and shares, and then ours.
+std::string gres_of_node(std::string_view before, const std::vector<GpuGroup>& groups, Bytes unit) {
+  std::vector<std::string> parts;
+  for (const auto part : split_outside_brackets(before)) {
+    const auto name = part.substr(0, part.find(':'));
+    if (!part.empty() && name != "gpu" && name != "shard" && name != "mps")
+      parts.emplace_back(part);
+  }
+  std::vector<std::string> ours;
+  for (const GpuGroup& group : groups) {
+    ours.push_back(fmt::format("gpu:{}:{}", group.model, group.count));
+  }
+  for (const GpuGroup& group : groups) {
+    ours.push_back(
+        fmt::format("shard:{}:{}", group.model, group.count * shards_of(group.memory, unit)));
+  }
+  ours.insert(ours.end(), parts.begin(), parts.end());
+  return fmt::format("{}", fmt::join(ours, ","));
+}
+
+using GpusByNode = std::map<std::string, std::vector<GpuGroup>>;
+
+// The groups of each node. A node that is told of now forgets what was known of it.
+GpusByNode by_node(const std::vector<GpuGroup>& earlier, const std::vector<GpuGroup>& now) {
+  GpusByNode nodes;
+  const auto add = [&](const GpuGroup& group, const std::string& name) {
+    GpuGroup own = group;
+    own.nodes = {name};
+    nodes[name].push_back(std::move(own));
+  };
+  std::set<std::string> told;
+  for (const GpuGroup& group : now) told.insert(group.nodes.begin(), group.nodes.end());
+  for (const GpuGroup& group : earlier) {
+    for (const auto& name : group.nodes) {
+      if (!told.contains(name)) add(group, name);
+    }
+  }
+  for (const GpuGroup& group : now) {
+    for (const auto& name : group.nodes) add(group, name);
+  }
+  return nodes;
+}
+
+// Nodes with the same GPUs together again, in the order of slurm.conf.
+std::vector<GpuGroup> gather(const GpusByNode& nodes, const Site& site) {
+  std::vector<GpuGroup> groups;
+  for (const SiteNode& node : site.nodes) {
+    const auto found = nodes.find(node.name);
+    if (found == nodes.end()) continue;
+    for (const GpuGroup& own : found->second) {
+      auto same = std::ranges::find_if(groups, [&](const GpuGroup& group) {
+        return group.model == own.model && group.count == own.count && group.memory == own.memory &&
+               group.files == own.files;
+      });
+      if (same == groups.end()) {
+        groups.push_back(own);
+      } else {
+        same->nodes.push_back(node.name);
+      }
+    }
+  }
+  return groups;
+}
+
+class Planner {
+ public:
+  Planner(const SetupInput& input, const ReadFile& read) : input_(input), read_(read) {}
+
+  Result<SetupPlan> plan() {
+    site_ = TRY(read_site(input_.slurm_conf, [&](const std::string& path) -> Result<std::string> {
+      std::string text = TRY(read_(path));
+      original_[path] = text;
+      return without_ours(text, kConf);
+    }));
+    TRY(know_gpus());
+    TRY(edit_slurm_conf());
+    TRY(edit_gres_conf());
+    if (input_.confine) TRY(edit_cgroup_conf());
+    TRY(edit_plugstack());
+    TRY(edit_job_submit());
+    say_what_is_not_shared();
+    return std::move(plan_);
+  }
+
+ private:
+  std::string beside(std::string_view name) const {
+    return (fs::path(site_.folder()) / name).string();
+  }
+
+  void change(const std::string& path, std::optional<std::string> before, std::string after) {
+    if (before && *before == after) return;
+    plan_.changes.push_back({path, std::move(before), std::move(after)});
+  }
+
+  Result<void> know_gpus() {
+    gres_conf_ = TRY(read_if_there(read_, beside("gres.conf")));
+    const auto nodes = by_node(remembered_gpus(gres_conf_.value_or("")), input_.gpus);
+    for (const auto& [name, groups] : nodes) {
+      const bool known =
+          std::ranges::any_of(site_.nodes, [&](const auto& n) { return n.name == name; });
+      const bool told = std::ranges::any_of(input_.gpus, [&](const auto& group) {
+        return std::ranges::count(group.nodes, name) > 0;
+      });
+      if (!known && told) {
+        return fail(Error::Code::not_found,
+                    "{} has no line NodeName={}: add it, or name another node", input_.slurm_conf,
+                    name);
+      }
+      std::set<std::string> models;
+      for (const GpuGroup& group : groups) {
+        if (!models.insert(group.model).second) {
+          return fail(Error::Code::invalid_argument, "node {}: {} is told twice", name,
+                      group.model);
+        }
+      }
+    }
+    plan_.gpus = gather(nodes, site_);
+    nodes_ = nodes;
+    if (plan_.gpus.empty()) {
+      return fail(Error::Code::invalid_argument,
+                  "no GPUs are known: run it on a node that has some, or tell them: --gpus "
+                  "'n[1-4]=h200:4:141G'");
+    }
+    return {};
+  }
+
+  Result<void> edit_slurm_conf() {
+    SiteEdit edit(site_);
+    const auto value = [&](std::string_view key) { return site_.get(key).value_or(""); };
+    edit.set("GresTypes", with_items(value("GresTypes"), {"gpu", "shard"}));
+    if (!equals_ignoring_case(value("SelectType"), "select/cons_tres")) {
+      edit.set("SelectType", "select/cons_tres");
+    }
+    if (input_.version >= kSpreadsShards) {
+      const auto parameters = site_.get("SelectTypeParameters").value_or("CR_Core_Memory");
+      edit.set("SelectTypeParameters", with_items(parameters, {"LL_SHARED_GRES"}));
+    }
+    edit.set("JobSubmitPlugins", with_items(value("JobSubmitPlugins"), {"lua"}));
+    if (value("AccountingStorageType").ends_with("slurmdbd")) {
+      edit.set("AccountingStorageTRES",
+               with_items(value("AccountingStorageTRES"), {"gres/gpu", "gres/shard"}));
+    }
+    if (input_.confine) {
+      edit.set("TaskPlugin", with_items(value("TaskPlugin"), {"task/cgroup"}, {"task/none"}));
+    }
+    TRY(edit_nodes(edit));
+    edit_partitions(edit);
+    for (std::size_t i = 0; i < site_.files.size(); ++i) {
+      const std::string& path = site_.files[i].path;
+      change(path, original_[path], edit.text(i));
+    }
+    return {};
+  }
+
+  Result<void> edit_nodes(SiteEdit& edit) {
+    std::map<ConfPlace, std::vector<const SiteNode*>> lines;
+    for (const SiteNode& node : site_.nodes) lines[node.place].push_back(&node);
+    for (const auto& [place, nodes] : lines) {
+      std::set<std::string> wanted;
+      for (const SiteNode* node : nodes) {
+        const auto gpus = nodes_.find(node->name);
+        wanted.insert(gpus == nodes_.end()
+                          ? ""
+                          : gres_of_node(node->gres, gpus->second, input_.settings.share.unit));
+      }
+      if (wanted.size() > 1) {
+        const ConfLine& line = site_.line(place);
+        return fail(Error::Code::invalid_argument,
+                    "{}:{}: the nodes of this line have different GPUs: split it into one line for "
+                    "each kind of node",
+                    site_.files[place.file].path, line.first + 1);
+      }
+      if (!wanted.begin()->empty() && nodes.front()->gres != *wanted.begin()) {
+        edit.set(place, "Gres", *wanted.begin());
+      }
+    }
+    return {};
+  }
+
+  void edit_partitions(SiteEdit& edit) {
+    if (!input_.billing) return;
+    const auto table = make_site_table(site_, plan_.gpus, input_.settings, input_.version);
+    std::set<ConfPlace> done;
+    for (const SitePartition& partition : site_.partitions) {
+      const auto entry = std::ranges::find(table.partitions, partition.name, &Partition::name);
+      if (!partition.billing_weights.empty() || entry->models.empty()) continue;
+      std::int64_t most = 1;
+      for (const GpuModel& model : table.models) {
+        if (std::ranges::count(entry->models, model.name) > 0) most = std::max(most, model.shards);
+      }
+      if (!done.insert(partition.place).second) continue;
+      edit.set(partition.place, "TRESBillingWeights",
+               fmt::format("GRES/gpu={},GRES/shard=1", most));
+    }
+  }
+
+  // The site's own lines about GPUs stay where they serve, and are set aside where they would not.
+  Result<void> edit_gres_conf() {
+    const std::string own = without_ours(gres_conf_.value_or(""), kConf);
+    ConfEdit edit(own, kConf);
+    std::set<std::pair<std::string, std::string>> served;  // node, model: by the site's own line
+    for (const ConfLine& line : parse_conf_lines(edit.lines())) {
+      const auto name = line.get("Name");
+      if (!name || (*name != "gpu" && *name != "shard" && *name != "mps")) continue;
+      std::vector<std::string> about;
+      if (const auto nodes = line.get("NodeName")) {
+        about = TRY(expand_hostlist(*nodes));
+      } else {
+        for (const auto& [node, unused] : nodes_) about.push_back(node);
+      }
+      const auto unknown =
+          std::ranges::find_if(about, [&](const auto& n) { return !nodes_.contains(n); });
+      const bool any =
+          std::ranges::any_of(about, [&](const auto& n) { return nodes_.contains(n); });
+      if (!any) continue;
+      const auto type = line.get("Type");
+      if (*name == "gpu" && type && (line.get("File") || line.get("MultipleFiles"))) {
+        for (const auto& node : about) served.emplace(node, *type);
+        continue;
+      }
+      if (unknown != about.end()) {
+        return fail(Error::Code::invalid_argument,
+                    "{}:{}: this line is also about {}, whose GPUs are not known: tell them with "
+                    "--gpus, or split the line",
+                    beside("gres.conf"), line.first + 1, *unknown);
+      }
+      edit.disable(line.first, line.count);
+    }
+    std::string ours;
+    const auto add = [&](std::string_view line) {
+      ours += (ours.empty() ? "" : "\n") + std::string(line);
+    };
+    if (!gres_conf_ || is_new_file(*gres_conf_, kConf)) add("#" + std::string(kNewFile));
+    for (const GpuGroup& group : plan_.gpus) {
+      add(std::string(kRemembered) + format_gpu_group(group));
+      GpuGroup rest = group;
+      std::erase_if(rest.nodes, [&](const auto& n) { return served.contains({n, group.model}); });
+      if (group.files.find("%n") == std::string::npos) {
+        if (!rest.nodes.empty()) {
+          add(fmt::format("NodeName={} Name=gpu Type={} File={}", fold_hostlist(rest.nodes),
+                          group.model, group.files));
+        }
+      } else {
+        for (const auto& node : rest.nodes) {
+          std::string files = group.files;
+          files.replace(files.find("%n"), 2, node);
+          add(fmt::format("NodeName={} Name=gpu Type={} File={}", node, group.model, files));
+        }
+      }
+      add(fmt::format("NodeName={} Name=shard Type={} Count={}", fold_hostlist(group.nodes),
+                      group.model,
+                      group.count * shards_of(group.memory, input_.settings.share.unit)));
+    }
+    edit.append(ours);
+    change(beside("gres.conf"), gres_conf_, edit.text());
+    return {};
+  }
+
+  Result<void> edit_cgroup_conf() {
+    const std::string path = beside("cgroup.conf");
+    const auto text = TRY(read_if_there(read_, path));
+    const std::string own = without_ours(text.value_or(""), kConf);
+    ConfEdit edit(own, kConf);
+    std::optional<ConfLine> found;
+    for (const ConfLine& line : parse_conf_lines(edit.lines())) {
+      if (line.get("ConstrainDevices")) found = line;
+    }
+    if (!found) {
+      const bool made = !text || is_new_file(*text, kConf);
+      edit.append(
+          fmt::format("{}ConstrainDevices=yes", made ? "#" + std::string(kNewFile) + "\n" : ""));
+    } else if (!equals_ignoring_case(*found->get("ConstrainDevices"), "yes")) {
+      edit.replace(found->first, found->count,
+                   with_value(logical_text(edit.lines(), *found), "ConstrainDevices", "yes"));
+    }
+    change(path, text, edit.text());
+    return {};
+  }
+
+  Result<void> edit_plugstack() {
+    const std::string path = site_.plugstack_path();
+    const auto text = TRY(read_if_there(read_, path));
+    const std::string own = without_ours(text.value_or(""), kConf);
+    if (input_.plugin.empty()) {
+      plan_.notes.push_back(
+          "aliquot_spank.so is not installed here: plugstack.conf is left alone, "
+          "and jobs are not held to their shares");
+      return {};
+    }
+    ConfEdit edit(own, kConf);
+    const bool made = !text || is_new_file(*text, kConf);
+    // optional: a plugin that does not load must never keep slurmd from starting.
+    edit.append(fmt::format("{}optional {} socket={} without={}",
+                            made ? "#" + std::string(kNewFile) + "\n" : "", input_.plugin,
+                            input_.settings.agent.socket, input_.settings.agent.without));
+    change(path, text, edit.text());
+    return {};
+  }
+
+  Result<void> edit_job_submit() {
+    const auto table = make_site_table(site_, plan_.gpus, input_.settings, input_.version);
+    TRY(check(table));
+    const std::string ours = beside("aliquot_submit.lua");
+    const auto before = TRY(read_if_there(read_, ours));
+    if (before && !before->starts_with(kSubmitLuaMark)) {
+      return fail(Error::Code::already_exists, "{} is there and not ours: move it away", ours);
+    }
+    change(ours, before, make_submit_lua(table));
+
+    const std::string path = beside("job_submit.lua");
+    const auto text = TRY(read_if_there(read_, path));
+    ConfEdit edit(without_ours(text.value_or(""), kLua), kLua);
+    const bool made = !text || is_new_file(*text, kLua);
+    edit.insert(
+        end_of_lua(edit.lines()),
+        fmt::format("{}dofile(\"{}\")", made ? "--" + std::string(kNewFile) + "\n" : "", ours));
+    change(path, text, edit.text());
+    if (table.whole_as_shards) {
+      plan_.notes.push_back(
+          fmt::format("Slurm {} may put a whole-GPU job beside shares (fixed in 23.11.5): whole "
+                      "GPUs are booked as all of their shards",
+                      to_string(input_.version)));
+    }
+    return {};
+  }
+
+  // A `return` must be the last statement of a Lua file: ours goes before it.
+  static std::size_t end_of_lua(const std::vector<std::string>& lines) {
+    for (std::size_t i = lines.size(); i-- > 0;) {
+      const auto first = lines[i].find_first_not_of(" \t\r");
+      if (first == std::string::npos || lines[i].compare(first, 2, "--") == 0) continue;
+      const bool returns =
+          lines[i].starts_with("return") && (lines[i].size() == 6 || !is_name(lines[i][6]));
+      return returns ? i : lines.size();
+    }
+    return lines.size();
+  }
+  static bool is_name(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  }
+
+  void say_what_is_not_shared() {
+    std::vector<std::string> others;
+    for (const SiteNode& node : site_.nodes) {
+      if (nodes_.contains(node.name)) continue;
+      for (const auto part : split_outside_brackets(node.gres)) {
+        if (part == "gpu" || part.starts_with("gpu:")) {
+          others.push_back(node.name);
+          break;
+        }
+      }
+    }
+    if (others.empty()) return;
+    plan_.notes.push_back(
+        fmt::format("{} have GPUs that are not shared, as their memory is not known: tell it with "
+                    "--gpus '{}=MODEL:COUNT:MEMORY'",
+                    fold_hostlist(others), fold_hostlist(others)));
+  }
+
+ public:
+  static bool is_new_file(std::string_view text, CommentStyle style) {
+    const std::string mark = std::string(style.start) + std::string(kNewFile);
+    const auto lines = lines_of_text(text);
+    return std::ranges::find(lines, mark) != lines.end();
+  }
+
+ private:
+  const SetupInput& input_;
+  const ReadFile& read_;
+  Site site_;
+  std::map<std::string, std::string> original_;
+  std::optional<std::string> gres_conf_;
+  GpusByNode nodes_;
+  SetupPlan plan_;
+};
+
+}  // namespace
+
+Result<SetupPlan> plan_setup(const SetupInput& input, const ReadFile& read) {
+  return Planner(input, read).plan();
+}
+
+Result<SetupPlan> plan_undo(const std::string& slurm_conf, const ReadFile& read) {
+  SetupPlan plan;
+  const Site site = TRY(read_site(slurm_conf, read));
+  const auto beside = [&](std::string_view name) {
+    return (fs::path(site.folder()) / name).string();
+  };
+  std::vector<std::pair<std::string, CommentStyle>> files;
+  for (const ConfFile& file : site.files) files.emplace_back(file.path, kConf);
+  files.emplace_back(beside("gres.conf"), kConf);
+  files.emplace_back(beside("cgroup.conf"), kConf);
+  files.emplace_back(site.plugstack_path(), kConf);
+  files.emplace_back(beside("job_submit.lua"), kLua);
+  for (const auto& [path, style] : files) {
+    const auto text = TRY(read_if_there(read, path));
+    if (!text || !has_ours(*text, style)) continue;
+    std::string own = without_ours(*text, style);
+    const bool remove = own.empty() && Planner::is_new_file(*text, style);
+    plan.changes.push_back(
+        {path, text, remove ? std::optional<std::string>{} : std::optional(std::move(own))});
+  }
+  const auto lua = TRY(read_if_there(read, beside("aliquot_submit.lua")));
+  if (lua && lua->starts_with(kSubmitLuaMark)) {
+    plan.changes.push_back({beside("aliquot_submit.lua"), lua, std::nullopt});
+  }
+  return plan;
+}
+
+std::vector<GpuGroup> remembered_gpus(std::string_view gres_conf) {
+  std::vector<GpuGroup> groups;
+  for (const auto& line : lines_of_text(gres_conf)) {
+    if (!line.starts_with(kRemembered)) continue;
+    if (auto group = parse_gpu_group(std::string_view(line).substr(kRemembered.size()), "")) {
+      groups.push_back(std::move(*group));
+    }
+  }
+  return groups;
+}
+
+}  // namespace aliquot::slurm

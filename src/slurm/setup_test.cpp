@@ -1,0 +1,318 @@
+#include "slurm/setup.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <map>
+
+#include "slurm/check.hpp"
+#include "slurm/submit_lua.hpp"
+
+namespace aliquot::slurm {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using Files = std::map<std::string, std::string>;
+
+constexpr const char* kConf =
+    "ClusterName=lab\n"
+    "SlurmctldHost=ctl\n"
+    "GresTypes=gpu\n"
+    "TaskPlugin=task/affinity\n"
+    "AccountingStorageType=accounting_storage/slurmdbd\n"
+    "NodeName=n[1-4] CPUs=64 Gres=gpu:h200:4,nic:2\n"
+    "NodeName=cpu1 CPUs=64\n"
+    "PartitionName=main Nodes=ALL Default=YES\n"
+    "PartitionName=cpus Nodes=cpu1\n";
+
+ReadFile reader(const Files& files) {
+  return [&files](const std::string& path) -> Result<std::string> {
+    const auto found = files.find(path);
+    if (found == files.end()) return fail(Error::Code::not_found, "no {}", path);
+    return found->second;
+  };
+}
+
+SetupInput input() {
+  return {.slurm_conf = "/s/slurm.conf",
+          .settings = {},
+          .version = {22, 5, 8},
+          .gpus = {{{"n1", "n2", "n3", "n4"}, "h200", 4, mib(143771), "/dev/nvidia[0-3]"}},
+          .plugin = "/lib/aliquot_spank.so"};
+}
+
+void apply(Files& files, const SetupPlan& plan) {
+  for (const FileChange& change : plan.changes) {
+    if (change.after) {
+      files[change.path] = *change.after;
+    } else {
+      files.erase(change.path);
+    }
+  }
+}
+
+SetupPlan planned(const SetupInput& from, const Files& files) {
+  auto plan = plan_setup(from, reader(files));
+  EXPECT_TRUE(plan) << plan.error().message;
+  return plan ? *plan : SetupPlan{};
+}
+
+TEST(Setup, WritesEveryPiece) {
+  Files files{{"/s/slurm.conf", kConf}};
+  apply(files, planned(input(), files));
+  EXPECT_THAT(files["/s/slurm.conf"],
+              HasSubstr("# was: GresTypes=gpu\nGresTypes=gpu,shard\nTaskPlugin"));
+  const std::string& conf = files["/s/slurm.conf"];
+  EXPECT_THAT(conf, HasSubstr("TaskPlugin=task/affinity,task/cgroup\n"));
+  EXPECT_THAT(conf, HasSubstr("NodeName=n[1-4] CPUs=64 Gres=gpu:h200:4,shard:h200:560,nic:2\n"));
+  EXPECT_THAT(conf, HasSubstr("\nJobSubmitPlugins=lua\n"));
+  EXPECT_THAT(conf, HasSubstr("\nSelectType=select/cons_tres\n"));
+  EXPECT_THAT(conf, HasSubstr("\nAccountingStorageTRES=gres/gpu,gres/shard\n"));
+  EXPECT_THAT(conf, Not(HasSubstr("LL_SHARED_GRES")));
+  EXPECT_THAT(conf, Not(HasSubstr("TRESBillingWeights")));
+  EXPECT_THAT(files["/s/gres.conf"],
+              HasSubstr("NodeName=n[1-4] Name=gpu Type=h200 File=/dev/nvidia[0-3]\n"
+                        "NodeName=n[1-4] Name=shard Type=h200 Count=560\n"));
+  EXPECT_THAT(files["/s/cgroup.conf"], HasSubstr("\nConstrainDevices=yes\n"));
+  EXPECT_THAT(files["/s/plugstack.conf"],
+              HasSubstr("\noptional /lib/aliquot_spank.so socket=/run/aliquot/agent.sock "
+                        "without=refuse\n"));
+  EXPECT_THAT(files["/s/job_submit.lua"], HasSubstr("\ndofile(\"/s/aliquot_submit.lua\")\n"));
+  EXPECT_TRUE(files["/s/aliquot_submit.lua"].starts_with(kSubmitLuaMark));
+}
+
+TEST(Setup, NewerSlurmSpreadsSharesAndBillsThemOnRequest) {
+  Files files{{"/s/slurm.conf", std::string(kConf) + "SelectTypeParameters=CR_Core\n"}};
+  auto from = input();
+  from.version = {24, 11, 5};
+  from.billing = true;
+  apply(files, planned(from, files));
+  EXPECT_THAT(files["/s/slurm.conf"], HasSubstr("SelectTypeParameters=CR_Core,LL_SHARED_GRES\n"));
+  EXPECT_THAT(files["/s/slurm.conf"],
+              HasSubstr("Default=YES TRESBillingWeights=GRES/gpu=140,GRES/shard=1\n"));
+  EXPECT_THAT(files["/s/slurm.conf"], HasSubstr("\nPartitionName=cpus Nodes=cpu1\n"));
+}
+
+TEST(Setup, ASecondTimeChangesNothingAndRemembersTheGpus) {
+  Files files{{"/s/slurm.conf", kConf}};
+  apply(files, planned(input(), files));
+  EXPECT_TRUE(planned(input(), files).changes.empty());
+  auto later = input();
+  later.gpus.clear();
+  EXPECT_TRUE(planned(later, files).changes.empty());
+  EXPECT_EQ(remembered_gpus(files["/s/gres.conf"]), input().gpus);
+}
+
+TEST(Setup, UndoGivesTheSitesFilesBack) {
+  const Files before{
+      {"/s/slurm.conf", kConf},
+      {"/s/cgroup.conf", "CgroupPlugin=cgroup/v1\nConstrainDevices=no\n"},
+      {"/s/job_submit.lua", "function slurm_job_submit() end\nreturn slurm.SUCCESS\n"},
+      {"/s/gres.conf", "Name=gpu File=/dev/nvidia[0-3]\nName=nic Count=2\n"}};
+  Files files = before;
+  apply(files, planned(input(), files));
+  EXPECT_THAT(files["/s/cgroup.conf"],
+              HasSubstr("# was: ConstrainDevices=no\nConstrainDevices=yes"));
+  EXPECT_THAT(files["/s/gres.conf"], HasSubstr("# was: Name=gpu File=/dev/nvidia[0-3]\n"));
+  // A file of Lua may end in `return`, and nothing may follow it.
+  EXPECT_TRUE(files["/s/job_submit.lua"].ends_with("-- END aliquot\nreturn slurm.SUCCESS\n"));
+  const auto plan = plan_undo("/s/slurm.conf", reader(files));
+  ASSERT_TRUE(plan);
+  apply(files, *plan);
+  EXPECT_EQ(files, before);
+  EXPECT_TRUE(plan_undo("/s/slurm.conf", reader(files))->changes.empty());
+}
+
+TEST(Setup, KeepsTheSitesLinesWhereTheyServe) {
+  Files files{{"/s/slurm.conf", kConf},
+              {"/s/gres.conf", "NodeName=n[1-4] Name=gpu Type=h200 File=/dev/nvidia[0-3]\n"}};
+  apply(files, planned(input(), files));
+  EXPECT_TRUE(files["/s/gres.conf"].starts_with("NodeName=n[1-4] Name=gpu Type=h200 File"));
+  EXPECT_EQ(files["/s/gres.conf"].find("Name=gpu"), files["/s/gres.conf"].rfind("Name=gpu"));
+}
+
+TEST(Setup, IncludedFilesAreEditedWhereTheyAre) {
+  Files files{
+      {"/s/slurm.conf", "ClusterName=lab\nInclude nodes.conf\n"},
+      {"/s/nodes.conf", "NodeName=n[1-4] CPUs=64 \\\n Weight=3\nPartitionName=p Nodes=n[1-4]\n"}};
+  apply(files, planned(input(), files));
+  EXPECT_THAT(files["/s/nodes.conf"],
+              HasSubstr("NodeName=n[1-4] CPUs=64  Weight=3 Gres=gpu:h200:4,shard:h200:560\n"));
+}
+
+TEST(Setup, DevicesOfEachNodeMayHaveTheirOwnNames) {
+  Files files{{"/s/slurm.conf", kConf}};
+  auto from = input();
+  from.gpus[0].files = "/x/%n/nvidia[0-3]";
+  apply(files, planned(from, files));
+  EXPECT_THAT(files["/s/gres.conf"],
+              HasSubstr("NodeName=n2 Name=gpu Type=h200 File=/x/n2/nvidia[0-3]\n"));
+  EXPECT_TRUE(planned(from, files).changes.empty());
+}
+
+TEST(Setup, SaysWhatItCannotDo) {
+  Files files{{"/s/slurm.conf", kConf}};
+  const auto complaint = [&](const SetupInput& from) {
+    const auto plan = plan_setup(from, reader(files));
+    return plan ? "fine" : plan.error().message;
+  };
+  auto from = input();
+  from.gpus[0].nodes = {"n1"};
+  EXPECT_EQ(complaint(from),
+            "/s/slurm.conf:6: the nodes of this line have different GPUs: split it into one line "
+            "for each kind of node");
+  from.gpus[0].nodes = {"x9"};
+  EXPECT_EQ(complaint(from), "/s/slurm.conf has no line NodeName=x9: add it, or name another node");
+  from.gpus.clear();
+  EXPECT_THAT(complaint(from), HasSubstr("no GPUs are known"));
+  files["/s/aliquot_submit.lua"] = "-- the site's own\n";
+  EXPECT_EQ(complaint(input()), "/s/aliquot_submit.lua is there and not ours: move it away");
+}
+
+TEST(Setup, GpusAreTold) {
+  const auto group = parse_gpu_group("n[1-2]=h200:4:141G", "here");
+  ASSERT_TRUE(group) << group.error().message;
+  EXPECT_EQ(group->nodes, (std::vector<std::string>{"n1", "n2"}));
+  EXPECT_EQ(group->memory, gib(141));
+  EXPECT_EQ(group->files, "/dev/nvidia[0-3]");
+  EXPECT_EQ(parse_gpu_group(format_gpu_group(*group), ""), *group);
+  EXPECT_EQ(parse_gpu_group("h200:4:150754820096", "here")->memory, mib(143771));
+  EXPECT_EQ(parse_gpu_group("h200:1:143771", "here")->nodes, std::vector<std::string>{"here"});
+  EXPECT_EQ(parse_gpu_group("h200:1:143771", "here")->files, "/dev/nvidia0");
+  for (const auto* bad : {"", "h200", "h200:4", "h200:0:1G", "h200:4:x", "=h200:4:1G", "h 2:4:1G",
+                          "n[=h200:4:1G", "h200:4:1G:relative", "h200:65:1G", "h200:4:0"}) {
+    EXPECT_FALSE(parse_gpu_group(bad, "here")) << bad;
+  }
+}
+
+TEST(Setup, VersionsAreRead) {
+  EXPECT_EQ(parse_slurm_version("slurm-wlm 22.05.8"), (SlurmVersion{22, 5, 8}));
+  EXPECT_EQ(parse_slurm_version("slurm 24.11.5-1"), (SlurmVersion{24, 11, 5}));
+  EXPECT_EQ(parse_slurm_version("nothing"), std::nullopt);
+  EXPECT_LT((SlurmVersion{23, 11, 4}), kMixingFixed);
+  EXPECT_EQ(to_string(SlurmVersion{22, 5, 8}), "22.05.8");
+}
+
+TEST(Site, KnowsItsPartitionsModels) {
+  Files files{{"/s/slurm.conf",
+               "NodeName=a[1-2] Feature=big\nNodeName=b1\nNodeSet=bigs Feature=big\n"
+               "PartitionName=DEFAULT Nodes=b1\nPartitionName=x Nodes=bigs Default=YES\n"
+               "PartitionName=y\nPartitionName=z Nodes=a2,b1\n"}};
+  const auto site = read_site("/s/slurm.conf", reader(files));
+  ASSERT_TRUE(site) << site.error().message;
+  const auto table = make_site_table(
+      *site, {{{"a1", "a2"}, "h200", 4, gib(140), "/dev/x"}, {{"b1"}, "t4", 2, gib(15), "/dev/x"}},
+      {}, {24, 11, 0});
+  ASSERT_EQ(table.partitions.size(), 3U);
+  EXPECT_EQ(table.default_partition, "x");
+  EXPECT_EQ(table.partitions[0].models, std::vector<std::string>{"h200"});
+  EXPECT_EQ(table.partitions[1].models, std::vector<std::string>{"t4"});
+  EXPECT_EQ(table.partitions[2].models, (std::vector<std::string>{"h200", "t4"}));
+  EXPECT_EQ(table.models[0].shards, 140);
+  EXPECT_EQ(table.models[0].most_per_node, 4);
+  EXPECT_FALSE(table.whole_as_shards);
+}
+
+TEST(Site, AFileThatIncludesItselfIsTold) {
+  Files files{{"/s/slurm.conf", "Include slurm.conf\n"}};
+  const auto site = read_site("/s/slurm.conf", reader(files));
+  ASSERT_FALSE(site);
+  EXPECT_THAT(site.error().message, HasSubstr("includes itself"));
+}
+
+TEST(SlurmCheck, AFreshSetupIsWellAndAMissingOneIsNot) {
+  Files files{{"/s/slurm.conf", kConf}};
+  const auto failures = [&] {
+    auto from = input();
+    from.gpus = files.contains("/s/gres.conf") ? std::vector<GpuGroup>{} : from.gpus;
+    std::size_t count = 0;
+    for (const Check& check : check_files(from, reader(files))) {
+      if (check.level == Check::Level::fail) {
+        ++count;
+        EXPECT_FALSE(check.cure.empty()) << check.finding;
+      }
+    }
+    return count;
+  };
+  EXPECT_GE(failures(), 6U);
+  apply(files, planned(input(), files));
+  EXPECT_EQ(failures(), 0U);
+}
+
+TEST(SlurmCheck, NamesIllNodesAndStaleSamples) {
+  SlurmNode well{.name = "n1",
+                 .state = "IDLE",
+                 .gres = "gpu:h200:4,shard:h200:560",
+                 .extra = "aliquot:0=0%/0M",
+                 .weight = 1003};
+  SlurmNode drained = well;
+  drained.name = "n2";
+  drained.state = "IDLE+DRAIN";
+  drained.reason = "gres/shard count too low";
+  SlurmNode stale = well;
+  stale.name = "n3";
+  stale.weight = 1101;
+  const auto checks =
+      check_cluster(std::vector<SlurmNode>{well, drained, stale}, std::vector<SlurmPartition>{}, {},
+                    {{{"n1", "n2", "n3"}, "h200", 4, gib(140), "/dev/x"}});
+  std::string all;
+  for (const Check& check : checks) {
+    all += fmt::format("{} {}: {}\n", to_string(check.level), check.name, check.finding);
+  }
+  EXPECT_EQ(all,
+            "ok slurmctld: answers: 3 nodes\n"
+            "FAIL node n2: IDLE+DRAIN: gres/shard count too low\n"
+            "FAIL balancer: no fresh samples of n3\n");
+}
+
+TEST(SlurmCheck, ComparesGpusWithGresConf) {
+  gpu::Device device;
+  device.gpu.model = "h200";
+  device.gpu.memory = mib(143771);
+  const std::vector<GpuGroup> gpus{{{"n1"}, "h200", 2, mib(143771), "/dev/x"}};
+  EXPECT_EQ(check_gpus("n1", {device, device}, gpus).level, Check::Level::ok);
+  EXPECT_EQ(check_gpus("n1", {device}, gpus).finding, "gres.conf says 2 h200, there are 1 h200");
+  device.gpu.memory = mib(81559);
+  EXPECT_EQ(check_gpus("n1", {device, device}, gpus).level, Check::Level::fail);
+}
+
+// Any site: set up twice is once, and undone is as before.
+RC_GTEST_PROP(Setup, IsIdempotentAndCanBeUndone, ()) {
+  std::string conf;
+  const auto maybe = [&](std::string_view line) {
+    if (*rc::gen::arbitrary<bool>()) conf += std::string(line) + "\n";
+  };
+  maybe("# the lab's cluster");
+  maybe("GresTypes=gpu,nic");
+  maybe("SelectType=select/linear SelectTypeParameters=CR_Core # both on one line");
+  maybe("TaskPlugin=task/none");
+  maybe("JobSubmitPlugins=throttle");
+  maybe("NodeName=DEFAULT Gres=gpu:8");
+  conf += "NodeName=n[1-4] CPUs=4\n";
+  maybe("PartitionName=main \\\n  Nodes=ALL");
+  maybe("AccountingStorageType=accounting_storage/slurmdbd");
+  maybe("AccountingStorageTRES=gres/gpu");
+  Files files{{"/s/slurm.conf", conf}};
+  const auto file = [&](const std::string& path, std::vector<std::string> texts) {
+    if (*rc::gen::arbitrary<bool>()) files[path] = *rc::gen::elementOf(texts);
+  };
+  file("/s/gres.conf", {"AutoDetect=nvml\n", "Name=gpu File=/dev/nvidia0\n", "# none\n", ""});
+  file("/s/cgroup.conf", {"ConstrainDevices=yes\n", "ConstrainCores=yes\n", ""});
+  file("/s/plugstack.conf", {"include plugstack.conf.d/*\n", ""});
+  file("/s/job_submit.lua", {"x = 1\n", "return slurm.SUCCESS\n-- end\n"});
+  const Files before = files;
+  auto from = input();
+  from.version = *rc::gen::element(SlurmVersion{22, 5, 8}, SlurmVersion{24, 11, 0});
+  from.billing = *rc::gen::arbitrary<bool>();
+  const auto plan = plan_setup(from, reader(files));
+  RC_ASSERT(plan.has_value());
+  apply(files, *plan);
+  RC_ASSERT(plan_setup(from, reader(files))->changes.empty());
+  apply(files, *plan_undo("/s/slurm.conf", reader(files)));
+  RC_ASSERT(files == before);
+}
+
+}  // namespace
+}  // namespace aliquot::slurm

@@ -1,0 +1,157 @@
+// `aliquot slurm setup`.
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <map>
+
+#include "base/hostlist.hpp"
+#include "base/text.hpp"
+#include "slurm/setup.hpp"
+#include "slurm/setup_files.hpp"
+#include "slurm/text_diff.hpp"
+#include "slurm/tool/commands.hpp"
+
+namespace aliquot::slurm {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  SiteOptions site;
+  std::vector<std::string> gpus;
+  std::string simulate;
+  bool billing = false;
+  bool apply = false;
+  bool undo = false;
+};
+
+// "/dev/nvidia[0-3]" of minors 0 to 3.
+std::string device_files(const std::vector<const gpu::Device*>& devices) {
+  std::vector<std::string> files;
+  for (const gpu::Device* device : devices) {
+    files.push_back(
+        fmt::format("/dev/nvidia{}", device->minor.value_or(static_cast<int>(device->index))));
+  }
+  return fold_hostlist(files);
+}
+
+// The GPUs of this machine, for its node and all others on the same line of slurm.conf.
+Result<std::vector<GpuGroup>> gpus_here(const std::string& simulate, const Settings& settings,
+                                        const std::string& slurm_conf) {
+  const auto devices = find_gpus(simulate);
+  if (!devices && devices.error().code == Error::Code::unsupported) return std::vector<GpuGroup>{};
+  if (!devices) return tl::make_unexpected(devices.error());
+  const Site site = TRY(read_site(slurm_conf, read_conf_file));
+  const std::string own = settings.agent.node.empty() ? short_host_name() : settings.agent.node;
+  const auto node = std::ranges::find(site.nodes, own, &SiteNode::name);
+  if (node == site.nodes.end()) {
+    return fail(Error::Code::not_found,
+                "this machine has GPUs, but slurm.conf no node {}: tell whose they are with --gpus",
+                quote(own));
+  }
+  std::map<std::string, std::vector<const gpu::Device*>> models;
+  for (const gpu::Device& device : *devices) {
+    if (!device.slice) models[device.gpu.model].push_back(&device);
+  }
+  std::vector<GpuGroup> groups;
+  for (const auto& [model, list] : models) {
+    GpuGroup group{.nodes = {},
+                   .model = model,
+                   .count = static_cast<std::int64_t>(list.size()),
+                   .memory = list.front()->gpu.memory,
+                   .files = device_files(list)};
+    for (const gpu::Device* device : list)
+      group.memory = std::min(group.memory, device->gpu.memory);
+    for (const SiteNode& other : site.nodes) {
+      if (other.place == node->place) group.nodes.push_back(other.name);
+    }
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+Result<SetupPlan> make_plan(const Options& options, const Settings& settings,
+                            const std::string& slurm_conf) {
+  if (options.undo) return plan_undo(slurm_conf, read_conf_file);
+  SetupInput input{.slurm_conf = slurm_conf,
+                   .settings = settings,
+                   .version = TRY(find_version(options.site.slurm_version)),
+                   .gpus = {},
+                   .plugin = find_plugin(options.site.plugin),
+                   .confine = !options.site.no_confine,
+                   .billing = options.billing};
+  const std::string here = settings.agent.node.empty() ? short_host_name() : settings.agent.node;
+  for (const std::string& text : options.gpus) {
+    input.gpus.push_back(TRY(parse_gpu_group(text, here)));
+  }
+  if (input.gpus.empty()) {
+    const std::string& simulate =
+        options.simulate.empty() ? settings.agent.simulate : options.simulate;
+    const auto gres = read_conf_file((fs::path(slurm_conf).parent_path() / "gres.conf").string());
+    // What is here counts only where nothing is known yet, or it is asked for.
+    const bool known = gres && !remembered_gpus(*gres).empty();
+    if (!known || !options.simulate.empty()) {
+      input.gpus = TRY(gpus_here(simulate, settings, slurm_conf));
+    }
+  }
+  return plan_setup(input, read_conf_file);
+}
+
+Result<int> setup(const Options& options) {
+  const Settings settings = TRY(load_settings(options.site.config));
+  const std::string slurm_conf = options.site.slurm_conf.empty()
+                                     ? slurm_conf_path(settings)
+                                     : fs::absolute(options.site.slurm_conf).string();
+  const SetupPlan plan = TRY(make_plan(options, settings, slurm_conf));
+  for (const FileChange& change : plan.changes) {
+    fmt::print("{}", unified_diff(change.before.value_or(""), change.after.value_or(""),
+                                  change.before ? change.path : "/dev/null",
+                                  change.after ? change.path : "/dev/null"));
+  }
+  for (const std::string& note : plan.notes) fmt::print("note: {}\n", note);
+  if (plan.changes.empty()) {
+    fmt::print("Nothing to change.\n");
+    return kDone;
+  }
+  if (!options.apply) {
+    fmt::print("Nothing was changed: do it with --apply.\n");
+    return kDone;
+  }
+  const Site site = TRY(read_site(slurm_conf, read_conf_file));
+  const std::string kept =
+      TRY(apply_plan(plan, site.folder() + "/aliquot-backup", site.get("SlurmUser").value_or("")));
+  fmt::print(
+      "{} files changed; what they were is in {}.\n"
+      "Now copy them to every node, restart slurmctld and then every slurmd (reconfigure is not "
+      "enough for Gres), and run 'aliquot slurm check'.\n",
+      plan.changes.size(), kept);
+  return kDone;
+}
+
+}  // namespace
+
+void add_setup(CLI::App& parent, Invocation& invocation) {
+  auto* command = parent.add_subcommand(
+      "setup",
+      "Write what Slurm needs to share GPUs into its files; shows it, and changes nothing "
+      "without --apply");
+  const auto options = std::make_shared<Options>();
+  add_site_options(*command, options->site);
+  command->add_option(
+      "--gpus", options->gpus,
+      "[NODES=]MODEL:COUNT:MEMORY[:FILES]: the GPUs of nodes, e.g. "
+      "'n[1-4]=h200:4:141G'; more than once for more kinds (those of this machine)");
+  command->add_option("--simulate", options->simulate, "MODEL:COUNT: as if this machine had these");
+  command->add_flag("--billing", options->billing,
+                    "Bill shares and whole GPUs alike in partitions that have no weights yet, so "
+                    "that one limit counts both");
+  command->add_flag("--apply", options->apply, "Do it");
+  command->add_flag("--undo", options->undo, "Take out everything that setup put in");
+  command->callback([&invocation, options] {
+    invocation.run = [options] {
+      const auto status = setup(*options);
+      return status ? *status : complain(status.error().message);
+    };
+  });
+}
+
+}  // namespace aliquot::slurm
