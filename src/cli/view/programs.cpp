@@ -46,4 +46,12 @@ std::string find_beside_or_in_path(std::string_view name) {
   return find_program(name);
 }
 
+std::string find_part_program(std::string_view name) {
+  const fs::path here = fs::path(own_program()).parent_path();
+  for (const auto& candidate : {here / name, here.parent_path() / "libexec" / "aliquot" / name}) {
+    if (is_program(candidate)) return candidate.string();
+  }
+  return {};
+}
+
 }  // namespace aliquot::cli
