@@ -12,6 +12,7 @@ struct Invocation {
   std::function<int()> run;  // returns the exit status
 };
 
+void add_slurm(CLI::App& parent, Invocation& invocation);
 void add_sim(CLI::App& parent, Invocation& invocation);
 void add_sim_generate(CLI::App& parent, Invocation& invocation);
 void add_sim_policies(CLI::App& parent, Invocation& invocation);

@@ -49,6 +49,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   Invocation invocation;
   add_view_commands(app, invocation);
+  add_slurm(app, invocation);
   add_sim(app, invocation);
   try {
     app.parse(argc, argv);

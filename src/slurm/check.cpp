@@ -242,7 +242,8 @@ Check check_plugin(const std::string& path, const SlurmVersion& version) {
   if (::stat(path.c_str(), &status) != 0) {
     return {"plugin", Level::fail, path + " is not there", "install the package for the nodes"};
   }
-  // It is loaded to be asked: only where it is safe to.
+  // It is loaded to be asked: only where it is safe to. It stays, as it brings a C++ runtime of its
+  // own along that does not unload cleanly.
   if (const auto safe = check_path(path, ""); !safe) {
     return {"plugin", Level::fail, safe.error().message, "it runs as root in every job"};
   }
@@ -255,7 +256,6 @@ Check check_plugin(const std::string& path, const SlurmVersion& version) {
   }
   const auto* number = static_cast<const unsigned*>(::dlsym(library, "plugin_version"));
   const unsigned built = number == nullptr ? 0 : *number;
-  ::dlclose(library);
   const int major = static_cast<int>(built >> 16U);
   const int minor = static_cast<int>((built >> 8U) & 0xFFU);
   if (major != version.major || minor != version.minor) {

@@ -43,7 +43,7 @@ SetupInput input() {
           .plugin = "/lib/aliquot_spank.so"};
 }
 
-void apply(Files& files, const SetupPlan& plan) {
+void carry_out(Files& files, const SetupPlan& plan) {
   for (const FileChange& change : plan.changes) {
     if (change.after) {
       files[change.path] = *change.after;
@@ -61,9 +61,8 @@ SetupPlan planned(const SetupInput& from, const Files& files) {
 
 TEST(Setup, WritesEveryPiece) {
   Files files{{"/s/slurm.conf", kConf}};
-  apply(files, planned(input(), files));
-  EXPECT_THAT(files["/s/slurm.conf"],
-              HasSubstr("# was: GresTypes=gpu\nGresTypes=gpu,shard\nTaskPlugin"));
+  carry_out(files, planned(input(), files));
+  EXPECT_THAT(files["/s/slurm.conf"], HasSubstr("# was: GresTypes=gpu\nGresTypes=gpu,shard\n"));
   const std::string& conf = files["/s/slurm.conf"];
   EXPECT_THAT(conf, HasSubstr("TaskPlugin=task/affinity,task/cgroup\n"));
   EXPECT_THAT(conf, HasSubstr("NodeName=n[1-4] CPUs=64 Gres=gpu:h200:4,shard:h200:560,nic:2\n"));
@@ -88,7 +87,7 @@ TEST(Setup, NewerSlurmSpreadsSharesAndBillsThemOnRequest) {
   auto from = input();
   from.version = {24, 11, 5};
   from.billing = true;
-  apply(files, planned(from, files));
+  carry_out(files, planned(from, files));
   EXPECT_THAT(files["/s/slurm.conf"], HasSubstr("SelectTypeParameters=CR_Core,LL_SHARED_GRES\n"));
   EXPECT_THAT(files["/s/slurm.conf"],
               HasSubstr("Default=YES TRESBillingWeights=GRES/gpu=140,GRES/shard=1\n"));
@@ -97,7 +96,7 @@ TEST(Setup, NewerSlurmSpreadsSharesAndBillsThemOnRequest) {
 
 TEST(Setup, ASecondTimeChangesNothingAndRemembersTheGpus) {
   Files files{{"/s/slurm.conf", kConf}};
-  apply(files, planned(input(), files));
+  carry_out(files, planned(input(), files));
   EXPECT_TRUE(planned(input(), files).changes.empty());
   auto later = input();
   later.gpus.clear();
@@ -112,7 +111,7 @@ TEST(Setup, UndoGivesTheSitesFilesBack) {
       {"/s/job_submit.lua", "function slurm_job_submit() end\nreturn slurm.SUCCESS\n"},
       {"/s/gres.conf", "Name=gpu File=/dev/nvidia[0-3]\nName=nic Count=2\n"}};
   Files files = before;
-  apply(files, planned(input(), files));
+  carry_out(files, planned(input(), files));
   EXPECT_THAT(files["/s/cgroup.conf"],
               HasSubstr("# was: ConstrainDevices=no\nConstrainDevices=yes"));
   EXPECT_THAT(files["/s/gres.conf"], HasSubstr("# was: Name=gpu File=/dev/nvidia[0-3]\n"));
@@ -120,7 +119,7 @@ TEST(Setup, UndoGivesTheSitesFilesBack) {
   EXPECT_TRUE(files["/s/job_submit.lua"].ends_with("-- END aliquot\nreturn slurm.SUCCESS\n"));
   const auto plan = plan_undo("/s/slurm.conf", reader(files));
   ASSERT_TRUE(plan);
-  apply(files, *plan);
+  carry_out(files, *plan);
   EXPECT_EQ(files, before);
   EXPECT_TRUE(plan_undo("/s/slurm.conf", reader(files))->changes.empty());
 }
@@ -128,7 +127,7 @@ TEST(Setup, UndoGivesTheSitesFilesBack) {
 TEST(Setup, KeepsTheSitesLinesWhereTheyServe) {
   Files files{{"/s/slurm.conf", kConf},
               {"/s/gres.conf", "NodeName=n[1-4] Name=gpu Type=h200 File=/dev/nvidia[0-3]\n"}};
-  apply(files, planned(input(), files));
+  carry_out(files, planned(input(), files));
   EXPECT_TRUE(files["/s/gres.conf"].starts_with("NodeName=n[1-4] Name=gpu Type=h200 File"));
   EXPECT_EQ(files["/s/gres.conf"].find("Name=gpu"), files["/s/gres.conf"].rfind("Name=gpu"));
 }
@@ -137,7 +136,7 @@ TEST(Setup, IncludedFilesAreEditedWhereTheyAre) {
   Files files{
       {"/s/slurm.conf", "ClusterName=lab\nInclude nodes.conf\n"},
       {"/s/nodes.conf", "NodeName=n[1-4] CPUs=64 \\\n Weight=3\nPartitionName=p Nodes=n[1-4]\n"}};
-  apply(files, planned(input(), files));
+  carry_out(files, planned(input(), files));
   EXPECT_THAT(files["/s/nodes.conf"],
               HasSubstr("NodeName=n[1-4] CPUs=64  Weight=3 Gres=gpu:h200:4,shard:h200:560\n"));
 }
@@ -146,7 +145,7 @@ TEST(Setup, DevicesOfEachNodeMayHaveTheirOwnNames) {
   Files files{{"/s/slurm.conf", kConf}};
   auto from = input();
   from.gpus[0].files = "/x/%n/nvidia[0-3]";
-  apply(files, planned(from, files));
+  carry_out(files, planned(from, files));
   EXPECT_THAT(files["/s/gres.conf"],
               HasSubstr("NodeName=n2 Name=gpu Type=h200 File=/x/n2/nvidia[0-3]\n"));
   EXPECT_TRUE(planned(from, files).changes.empty());
@@ -237,7 +236,7 @@ TEST(SlurmCheck, AFreshSetupIsWellAndAMissingOneIsNot) {
     return count;
   };
   EXPECT_GE(failures(), 6U);
-  apply(files, planned(input(), files));
+  carry_out(files, planned(input(), files));
   EXPECT_EQ(failures(), 0U);
 }
 
@@ -308,9 +307,9 @@ RC_GTEST_PROP(Setup, IsIdempotentAndCanBeUndone, ()) {
   from.billing = *rc::gen::arbitrary<bool>();
   const auto plan = plan_setup(from, reader(files));
   RC_ASSERT(plan.has_value());
-  apply(files, *plan);
+  carry_out(files, *plan);
   RC_ASSERT(plan_setup(from, reader(files))->changes.empty());
-  apply(files, *plan_undo("/s/slurm.conf", reader(files)));
+  carry_out(files, *plan_undo("/s/slurm.conf", reader(files)));
   RC_ASSERT(files == before);
 }
 

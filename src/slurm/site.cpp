@@ -84,8 +84,9 @@ class Reader {
     const auto nodes = TRY(expand_hostlist(names));
     std::vector<std::string> hosts = nodes;
     if (const auto written = line.get("NodeHostname")) hosts = TRY(expand_hostlist(*written));
-    auto features = line.get("Features");
-    if (!features) features = line.get("Feature");
+    auto written_features = line.get("Features");
+    if (!written_features) written_features = line.get("Feature");
+    const std::string features = written_features.value_or("");
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       SiteNode node{.name = nodes[i],
                     .host = hosts.size() == nodes.size() ? hosts[i]
@@ -94,8 +95,7 @@ class Reader {
                     .gres = line.get("Gres").value_or(default_gres_),
                     .features = {},
                     .place = place};
-      for (const auto feature : split(features.value_or(""), ','))
-        node.features.emplace_back(feature);
+      for (const auto feature : split(features, ',')) node.features.emplace_back(feature);
       site_.nodes.push_back(std::move(node));
     }
     return {};

@@ -47,9 +47,8 @@ std::string find_beside_or_in_path(std::string_view name) {
 }
 
 std::string find_part_program(std::string_view name) {
-  const fs::path own = own_program();
-  for (const auto& candidate :
-       {own.parent_path() / name, own.parent_path().parent_path() / "libexec" / "aliquot" / name}) {
+  const fs::path here = fs::path(own_program()).parent_path();
+  for (const auto& candidate : {here / name, here.parent_path() / "libexec" / "aliquot" / name}) {
     if (is_program(candidate)) return candidate.string();
   }
   return {};
