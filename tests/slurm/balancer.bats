@@ -1,4 +1,5 @@
 # The balancer on a whole Slurm: weights follow the GPUs, whatever happens to it and to slurmctld.
+bats_require_minimum_version 1.5.0
 load helper
 
 setup_file() { start_sandbox 5 --nodes 3 --gpus 1; }
@@ -22,8 +23,8 @@ foreign() {
     aliquot-load --mem 1G --seconds 120 --busy "$2" >/dev/null 2>&1 </dev/null 3>&- &
   loads+=($!)
 }
-# The balancer itself, not the loop that starts it again.
-balancer_pid() { pgrep -x -f "[^ ]*aliquot-balancer .*$SANDBOX/etc/slurm.toml.*" | head -1; }
+# daemon NAME: its pid; NAME-loop is what starts it again.
+daemon() { cut -d' ' -f1 "$SANDBOX/run/$1.pid"; }
 
 @test "idle nodes share the least weight" {
   eventually weights_are "1000 1000 1000"
@@ -58,8 +59,7 @@ balancer_pid() { pgrep -x -f "[^ ]*aliquot-balancer .*$SANDBOX/etc/slurm.toml.*"
 @test "kill -9 at any time does not compound" {
   eventually weights_are "1000 1000 1000"
   for _ in 1 2 3; do
-    pid=$(balancer_pid)
-    kill -9 "$pid"
+    kill -9 "$(daemon balancer)"
     sleep 1
   done
   foreign n1 100%
@@ -68,9 +68,9 @@ balancer_pid() { pgrep -x -f "[^ ]*aliquot-balancer .*$SANDBOX/etc/slurm.toml.*"
 
 @test "a node that falls silent counts as busy" {
   eventually weights_are "1000 1000 1000"
-  kill -STOP "$(agent_pid n3)"
+  kill -STOP "$(daemon agent-n3)"
   eventually weights_are "1000 1000 1101"
-  kill -CONT "$(agent_pid n3)"
+  kill -CONT "$(daemon agent-n3)"
   eventually weights_are "1000 1000 1000"
 }
 
@@ -98,11 +98,10 @@ balancer_pid() { pgrep -x -f "[^ ]*aliquot-balancer .*$SANDBOX/etc/slurm.toml.*"
 
 @test "a clean stop puts the site's weights back" {
   eventually weights_are "1000 1000 1000"
-  kill -STOP "$(pgrep -f "supervise balancer $SANDBOX/run" | head -1)"
-  pid=$(balancer_pid)
-  kill -TERM "$pid"
+  kill -STOP "$(daemon balancer-loop)"
+  kill -TERM "$(daemon balancer)"
   eventually weights_are "1 1 1"
   ! scontrol show node n1 | grep -q Extra=aliquot
-  kill -CONT "$(pgrep -f "supervise balancer $SANDBOX/run" | head -1)"
+  kill -CONT "$(daemon balancer-loop)"
   eventually weights_are "1000 1000 1000"
 }

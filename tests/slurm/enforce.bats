@@ -66,13 +66,15 @@ gib=$((1 << 30))
 
 @test "a step waits for an agent that is being restarted" {
   kill -9 "$(agent_pid n1)"
-  run -0 as games srun -w n1 --gpu-mem=8G aliquot-load --grow --json
+  run as games srun -w n1 --gpu-mem=8G aliquot-load --grow --json
+  echo "$output"
+  [[ $status -eq 0 ]]
   healthy
 }
 
 @test "slurmd's restart does not disturb a job" {
-  job=$(submit games 'sleep 4; aliquot-load --grow --json' --gpu-mem=8G -w n1)
-  eventually has_state "$job" RUNNING
+  job=$(submit games "touch $SANDBOX/out/began; sleep 4; aliquot-load --grow --json" --gpu-mem=8G -w n1)
+  eventually test -e "$SANDBOX/out/began"
   "$(sandbox_program)" restart --dir "$SANDBOX" slurmd-n1 </dev/null >/dev/null 2>&1 3>&-
   eventually has_state "$job" COMPLETED
   [[ $(number allocated "$SANDBOX/out/$job") -le $((8 * gib)) ]]

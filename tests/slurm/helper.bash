@@ -101,4 +101,4 @@ driver() {
 
 healthy() { ! sinfo -h -N -o %T | grep -qvE '^(idle|mixed|allocated|completing)$'; }
 
-agent_pid() { pgrep -f "aliquot-agent .*$SANDBOX/$1/" | head -1; }
+agent_pid() { pgrep -f "^/[^ ]*/aliquot-agent .*$SANDBOX/$1/" | head -1; }  # not the loop that restarts it

@@ -165,7 +165,8 @@ int run_view(int argc, char** argv) {
   const auto text = view(options);
   if (!text) return say(text.error().message);
   fmt::print("{}\n", *text);
-  return std::fflush(stdout) == 0 ? 0 : 1;
+  const int failed = std::fflush(stdout);
+  ::_exit(failed == 0 ? 0 : 1);  // libslurm never gives back all that it took
 }
 
 }  // namespace aliquot::slurm

@@ -149,6 +149,16 @@ TEST(Why, SaysThatThereIsRoom) {
   EXPECT_THAT(why(snapshot, waiting), HasSubstr("Slurm starts it when it next looks"));
 }
 
+TEST(Why, AYearIsNoEstimate) {
+  Snapshot snapshot;
+  snapshot.nodes = {node("n1")};
+  auto waiting = job(3, "--gpu-share=25%", "shard:30");
+  waiting.start_s = kNow.ms() / 1'000 + 60;
+  EXPECT_EQ(why_info(snapshot, {}, waiting, kNow).earliest_start_ms, kNow.ms() + 60'000);
+  waiting.start_s += 365 * 86'400;
+  EXPECT_FALSE(why_info(snapshot, {}, waiting, kNow).earliest_start_ms);
+}
+
 TEST(Why, CpusCanBeWhatIsMissing) {
   Snapshot snapshot;
   snapshot.nodes = {node("n1", "MIXED")};

@@ -264,7 +264,9 @@ api::WhyInfo why_info(const Snapshot& snapshot, const Settings& settings, const 
                                 : fmt::format("Job {} is over: {}.", job.id, job.state));
     return why;
   }
-  if (job.start_s * 1'000 > now.ms()) why.earliest_start_ms = job.start_s * 1'000;
+  // For a job without a time limit Slurm plans with a year: no estimate that helps anyone.
+  const WallTime start(job.start_s * 1'000);
+  if (start > now && start - now < days(300)) why.earliest_start_ms = start.ms();
   if (auto sentence = reason_sentence(job); !sentence.empty()) {
     why.sentences.push_back(std::move(sentence));
   }
