@@ -14,17 +14,19 @@ teardown() {
   [[ -z ${ALIQUOT_SANDBOX:-} ]] || "$(sandbox_program)" down --dir "$ALIQUOT_SANDBOX" >/dev/null 2>&1 </dev/null 3>&-
 }
 
-# Writes block.N.sh with the commands of each console block and block.N.out with what they print, and the files of
-# blocks that name one.
+# Writes step.N.sh and step.N.out, a command and what it prints, for each command of a console block, and a step that
+# writes the file for each block that names one. Prints how many there are.
 extract() {
   awk -v out="$1" '
+    function step() { m++; printf "" >(out "/step." m ".sh"); printf "" >(out "/step." m ".out") }
+    function command(line) { print line >(out "/step." m ".sh") }
     /^## / { on = ($0 ~ /^## Walk-through/) }
-    on && /^```console$/ { n++; inside = "console"; next }
-    on && /^```bash / { inside = "file"; name = $2; printf "" >(out "/" name); next }
-    /^```$/ { inside = ""; next }
-    inside == "file" { print >(out "/" name) }
-    inside == "console" && /^\$ / { m++; line = substr($0, 3); print line >(out "/step." m ".sh"); printf "" >(out "/step." m ".out"); next }
-    inside == "console" && /^> / { print substr($0, 3) >(out "/step." m ".sh"); next }
+    on && /^```console$/ { inside = "console"; next }
+    on && /^```bash / { inside = "file"; step(); command("cat >" $2 " <<\\END-OF-FILE"); next }
+    /^```$/ { if (inside == "file") command("END-OF-FILE"); inside = ""; next }
+    inside == "file" { command($0) }
+    inside == "console" && /^\$ / { step(); command(substr($0, 3)); next }
+    inside == "console" && /^> / { command(substr($0, 3)); next }
     inside == "console" { print >(out "/step." m ".out") }
     END { print m }
   ' "$repo/docs/slurm.md"
@@ -41,20 +43,19 @@ matches() {
 }
 
 @test "the walk-through of docs/slurm.md" {
-  export ALIQUOT_SANDBOX=$BATS_TEST_TMPDIR/sandbox ALIQUOT_SANDBOX_PORT=34000
-  # A path that every user can walk.
+  export ALIQUOT_SANDBOX ALIQUOT_SANDBOX_PORT=34000
+  # Not below bats' own folder: every user must be able to walk there.
   ALIQUOT_SANDBOX=$(mktemp -d /var/tmp/aq-walk.XXXXXX)
   chmod 755 "$ALIQUOT_SANDBOX"
   PATH=$ALIQUOT_BIN:$PATH
   steps=$(extract "$BATS_TEST_TMPDIR")
   [ "$steps" -gt 25 ]
-  cd "$BATS_TEST_TMPDIR"
-  for ((i = 1; i <= steps; i++)); do
-    echo "step $i: $(<"step.$i.sh")"
+  for ((number = 1; number <= steps; number++)); do
+    echo "step $number: $(<"$BATS_TEST_TMPDIR/step.$number.sh")"
     # shellcheck source=/dev/null
-    { . "./step.$i.sh"; } >"$BATS_TEST_TMPDIR/said" 2>&1 </dev/null 3>&- || true
-    if ! matches "$BATS_TEST_TMPDIR/said" "$BATS_TEST_TMPDIR/step.$i.out"; then
-      printf 'expected:\n%s\ngot:\n%s\n' "$(<"$BATS_TEST_TMPDIR/step.$i.out")" "$(<"$BATS_TEST_TMPDIR/said")"
+    { . "$BATS_TEST_TMPDIR/step.$number.sh"; } >"$BATS_TEST_TMPDIR/said" 2>&1 </dev/null 3>&- || true
+    if ! matches "$BATS_TEST_TMPDIR/said" "$BATS_TEST_TMPDIR/step.$number.out"; then
+      printf 'expected:\n%s\ngot:\n%s\n' "$(<"$BATS_TEST_TMPDIR/step.$number.out")" "$(<"$BATS_TEST_TMPDIR/said")"
       squeue -a 2>/dev/null
       tail -n 20 "$ALIQUOT_SANDBOX/log/slurmctld.log" 2>/dev/null
       false
