@@ -49,7 +49,7 @@ void visit_fields(Visitor& visit, T& value) {
 
 template <class Visitor, Of<GpuHold> T>
 void visit_fields(Visitor& visit, T& value) {
-  FIELD(index); FIELD(uuid); FIELD(model); FIELD(memory); FIELD(compute); FIELD(whole);
+  FIELD(index); FIELD(uuid); FIELD(model); FIELD(memory); FIELD(compute); FIELD(whole); FIELD(node);
 }
 
 template <class Visitor, Of<StepInfo> T>
@@ -108,6 +108,12 @@ template <class Visitor, Of<ClusterInfo> T>
 void visit_fields(Visitor& visit, T& value) {
   FIELD(version); FIELD(daemon_version); FIELD(cluster); FIELD(one_user); FIELD(simulated);
   FIELD(policy); FIELD(cgroup); FIELD(enforcement); FIELD(node); FIELD(partitions); FIELD(config);
+  FIELD(engine); FIELD(nodes);
+}
+
+template <class Visitor, Of<Overview> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(cluster); FIELD(jobs);
 }
 
 template <class Visitor, Of<Submitted> T>
@@ -438,6 +444,7 @@ template std::string to_json(const PartitionInfo&);
 template Result<PartitionInfo> from_json(std::string_view);
 template std::string to_json(const ClusterInfo&);
 template Result<ClusterInfo> from_json(std::string_view);
+template Result<Overview> from_json(std::string_view);
 template std::string to_json(const Submitted&);
 template Result<Submitted> from_json(std::string_view);
 template std::string to_json(const Allocation&);

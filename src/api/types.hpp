@@ -90,6 +90,7 @@ struct GpuHold {
   std::int64_t memory = 0;
   std::int64_t compute = 0;  // 1/10,000
   bool whole = false;
+  std::string node = {};  // where there are several
 };
 
 struct StepInfo {
@@ -252,6 +253,14 @@ struct ClusterInfo {
   NodeInfo node;
   std::vector<PartitionInfo> partitions;
   std::map<std::string, std::string> config;  // for scontrol show config
+  std::string engine;                         // "slurm"; empty: the embedded one
+  std::vector<NodeInfo> nodes;                // of a cluster; empty: `node` is all there is
+};
+
+// Both at once: what `aliquot status --json` prints and `aliquot-slurm view` answers.
+struct Overview {
+  ClusterInfo cluster;
+  std::vector<JobInfo> jobs;
 };
 
 struct Submitted {

@@ -69,6 +69,7 @@ std::vector<const GpuModel*> models_of(const SiteTable& site, std::string_view p
 
 std::string names_of(const std::vector<const GpuModel*>& models) {
   std::vector<std::string_view> names;
+  names.reserve(models.size());
   for (const auto* model : models) names.emplace_back(model->name);
   return fmt::format("{}", fmt::join(names, ", "));
 }

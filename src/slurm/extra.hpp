@@ -1,7 +1,7 @@
 // The samples of a node as the balancer writes them into the node's `extra` field, where everyone
-// may read them (`scontrol show node`, `aliquot gpus`): `aliquot:0=35%/12000M,1=0%/0M`, GPU by GPU
-// the utilisation and the memory in use. `aliquot:?` is a node that says nothing. A site's own text
-// in that field is left alone.
+// may read them (`scontrol show node`, `aliquot gpus`): `aliquot:0=35%/12000M/143771M,1=…`, GPU by
+// GPU the utilisation, the memory in use and all of it. `aliquot:?` is a node that says nothing. A
+// site's own text in that field is left alone.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,7 @@ inline constexpr std::string_view kExtraStale = "aliquot:?";
 struct ExtraGpu {
   std::int64_t index = 0;
   std::int64_t percent = 0;
+  std::int64_t used_mib = 0;
   std::int64_t memory_mib = 0;
   friend bool operator==(const ExtraGpu&, const ExtraGpu&) = default;
 };

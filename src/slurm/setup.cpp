@@ -222,7 +222,7 @@ class Planner {
   Result<void> edit_slurm_conf() {
     SiteEdit edit(site_);
     const auto value = [&](std::string_view key) { return site_.get(key).value_or(""); };
-    edit.set("GresTypes", with_items(value("GresTypes"), {"gpu", "shard"}));
+    edit.set("GresTypes", with_items(value("GresTypes"), {"gpu", "shard", "mps"}));
     if (!equals_ignoring_case(value("SelectType"), "select/cons_tres")) {
       edit.set("SelectType", "select/cons_tres");
     }

@@ -62,7 +62,7 @@ SetupPlan planned(const SetupInput& from, const Files& files) {
 TEST(Setup, WritesEveryPiece) {
   Files files{{"/s/slurm.conf", kConf}};
   carry_out(files, planned(input(), files));
-  EXPECT_THAT(files["/s/slurm.conf"], HasSubstr("# was: GresTypes=gpu\nGresTypes=gpu,shard\n"));
+  EXPECT_THAT(files["/s/slurm.conf"], HasSubstr("# was: GresTypes=gpu\nGresTypes=gpu,shard,mps\n"));
   const std::string& conf = files["/s/slurm.conf"];
   EXPECT_THAT(conf, HasSubstr("TaskPlugin=task/affinity,task/cgroup\n"));
   EXPECT_THAT(conf, HasSubstr("NodeName=n[1-4] CPUs=64 Gres=gpu:h200:4,shard:h200:560,nic:2\n"));

@@ -30,6 +30,7 @@ std::string quoted(std::string_view text) {
 
 std::string list_of(const std::vector<std::string>& texts) {
   std::vector<std::string> entries;
+  entries.reserve(texts.size());
   for (const auto& text : texts) entries.push_back(quoted(text));
   return fmt::format("{{{}}}", fmt::join(entries, ", "));
 }

@@ -136,9 +136,9 @@ TEST_P(SubmitLua, BooksWholeGpusAsAllTheirShardsOnOldSlurm) {
   EXPECT_EQ(submit({{"tres_per_job", "gres:gpu:1"}}), "shard:140 | aliquot: gpu:1");
   EXPECT_EQ(called_.text("tres_per_job"), "");
   EXPECT_EQ(called_.text("max_nodes"), "1");
-  EXPECT_EQ(submit({{"tres_per_task", "cpu:4,gres:gpu:1"}, {"num_tasks", 1}}),
+  EXPECT_EQ(submit({{"tres_per_task", "cpu:4,gres:gpu:1,gres/fpga:1"}, {"num_tasks", 1}}),
             "shard:140 | aliquot: gpu:1");
-  EXPECT_EQ(called_.text("tres_per_task"), "cpu:4");
+  EXPECT_EQ(called_.text("tres_per_task"), "cpu:4,gres/fpga:1");
 
   EXPECT_EQ(submit({{"tres_per_node", "gres:gpu:2"}}), "gres:gpu:2 exclusive | aliquot: gpu:2");
   EXPECT_THAT(called_.text("user"), HasSubstr("take whole nodes"));
@@ -193,6 +193,30 @@ TEST_P(SubmitLua, RefusesInASentence) {
             "2072: --gres='mps:%d%s\\x1b[2J' does not read as mps[:model]:count: write mps:25 or "
             "mps:titanrtx:25");
   EXPECT_THAT(called_.text("log"), HasSubstr("aliquot: refused: "));
+}
+
+// As the SPANK plugin hands them over, so that no step repeats them.
+TEST_P(SubmitLua, ReadsWordsThatCameBesideSlurms) {
+  NEED_LUA();
+  load(old_site());
+  EXPECT_EQ(submit({}, {"ALIQUOT_GRES=mps:25"}), "shard:35 | aliquot: mps:25");
+  EXPECT_EQ(submit({}, {"ALIQUOT_GPUS=h200:1", "ALIQUOT_CPUS_PER_GPU=8", "ALIQUOT_MEM_PER_GPU=4G"}),
+            "shard:h200:140 | aliquot: gpu:h200:1");
+  EXPECT_EQ(called_.text("pn_min_cpus") + " " + called_.text("min_mem_per_node"), "8 4096");
+  EXPECT_EQ(submit({}, {"ALIQUOT_GPUS_PER_NODE=1", "ALIQUOT_GRES=fpga:1"}),
+            "shard:140,fpga:1 | aliquot: gpu:1");
+  EXPECT_EQ(submit({}, {"ALIQUOT_GPUS_PER_TASK=1", gpu_share("25%")}),
+            "shard:35 | aliquot: --gpu-share=25%");
+  EXPECT_THAT(submit({}, {"ALIQUOT_GRES=mps:0"}), HasSubstr("2072: --gres='mps:0' asks for none"));
+  // What is Slurm's after all goes back to it.
+  EXPECT_EQ(submit({{"partition", "mixed"}}, {"ALIQUOT_GPUS=1"}),
+            "gpu:1 exclusive | aliquot: gpu:1");
+  EXPECT_EQ(called_.text("max_nodes"), "1");
+  EXPECT_EQ(submit({{"partition", "mixed"}}, {"ALIQUOT_GRES=gpu:2,fpga:1"}),
+            "gpu:2,fpga:1 exclusive | aliquot: gpu:2");
+  EXPECT_EQ(submit({}, {"ALIQUOT_GRES=fpga:1"}), "fpga:1 | ");
+  EXPECT_THAT(submit({{"min_nodes", 2}}, {"ALIQUOT_GPUS=1"}),
+              HasSubstr("does not spread evenly over 2 nodes"));
 }
 
 TEST_P(SubmitLua, KeepsWhatBelongsToEachGpu) {

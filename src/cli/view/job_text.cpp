@@ -257,6 +257,7 @@ std::string gpu_share_text(const JobInfo& job) {
   std::string text;
   for (const auto& gpu : job.gpus) {
     if (!text.empty()) text += ' ';
+    if (!gpu.node.empty()) text += gpu.node + "/";
     if (gpu.whole) {
       text += fmt::format("gpu{}:whole", gpu.index);
     } else {

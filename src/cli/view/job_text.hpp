@@ -59,7 +59,7 @@ std::string gres_detail(const std::vector<api::GpuHold>& gpus);
 std::string fold_numbers(const std::vector<std::int64_t>& sorted);
 // A GPU's model as the type of a gres: `h100`, `nvidia_h200`.
 std::string gres_type(std::string_view model);
-// What it holds of each GPU, for people: `gpu0:8G,25%`; empty: none.
+// What it holds of each GPU, for people: `gpu0:8G,25%`, on a cluster `n1/gpu0:8G,25%`; empty: none.
 std::string gpu_share_text(const api::JobInfo& job);
 
 // In the column NODELIST(REASON).

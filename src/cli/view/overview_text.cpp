@@ -18,21 +18,28 @@ namespace {
 using api::JobInfo;
 
 constexpr std::size_t kMostRows = 12;  // one screen, with what is around them
+constexpr std::size_t kMostGpus = 16;  // told one by one; of more, their nodes are
 
-std::string gib_text(std::int64_t bytes) {
-  constexpr std::int64_t kGib = 1'073'741'824;
-  if (bytes == 0) return "0";
-  if (bytes < kGib) return fmt::format("{}M", bytes / 1'048'576);
-  if (bytes % kGib == 0 || bytes >= 10 * kGib) return fmt::format("{}G", (bytes + kGib / 2) / kGib);
-  return fmt::format("{:.1f}G", static_cast<double>(bytes) / static_cast<double>(kGib));
+std::size_t gpu_total(const api::ClusterInfo& cluster) {
+  std::size_t total = 0;
+  for (const auto* node : nodes_of(cluster)) total += node->gpus.size();
+  return total;
+}
+
+// Nobody holds a GPU of it, and somebody could.
+bool node_is_free(const api::NodeInfo& node) {
+  return node.state != "down" && !node_is_drained(node) && !node.gpus.empty() &&
+         std::ranges::none_of(node.gpus, gpu_in_use);
 }
 
 std::string models_text(const api::ClusterInfo& cluster) {
   std::map<std::string, int> models;
   bool simulated = cluster.simulated;
-  for (const auto& gpu : cluster.node.gpus) {
-    ++models[gpu.model];
-    simulated = simulated || gpu.simulated;
+  for (const auto* node : nodes_of(cluster)) {
+    for (const auto& gpu : node->gpus) {
+      ++models[gpu.model];
+      simulated = simulated || gpu.simulated;
+    }
   }
   std::string text;
   for (const auto& [model, count] : models) {
@@ -78,7 +85,7 @@ std::string my_line(const api::ClusterInfo& cluster, const Count& count, const L
   const auto using_text =
       allowed ? fmt::format("using {}/{} GPUs allowed", gpu_count(count.gpus), *allowed)
               : fmt::format("using {} of {} GPUs (no limit)", gpu_count(count.gpus),
-                            cluster.node.gpus.size());
+                            gpu_total(cluster));
   return fmt::format("{}: {} · {} running, {} waiting\n", looking.user, paint.bold(using_text),
                      count.running, count.waiting);
 }
@@ -120,13 +127,115 @@ std::string my_jobs(const std::vector<JobInfo>& jobs, const Looking& looking) {
   return text;
 }
 
+std::string gpu_line(const api::ClusterInfo& cluster, const api::NodeInfo& node, std::size_t width,
+                     const api::GpuInfo& gpu, const Paint& paint) {
+  const bool foreign = std::ranges::any_of(
+      gpu.processes, [](const api::GpuProcess& process) { return !process.job_id; });
+  return fmt::format("  {}gpu{:<2} {} {:>5}/{:<5} {:>5} busy  jobs {}{}{}\n",
+                     cluster.nodes.empty() ? "" : fmt::format("{:<{}} ", node.name, width),
+                     gpu.index, bar(gpu.memory_granted, gpu.memory), gib_text(gpu.memory_granted),
+                     gib_text(gpu.memory), busy_text(cluster, gpu), jobs_on(gpu),
+                     gpu.whole ? " (whole)" : "",
+                     foreign ? paint.yellow("  + processes outside the queue") : "");
+}
+
+std::string gpu_row(const api::ClusterInfo& cluster, const api::GpuInfo& gpu, const Paint& paint) {
+  const auto memory = fmt::format("{} {}/{}", bar(gpu.memory_granted, gpu.memory),
+                                  gib_text(gpu.memory_granted), gib_text(gpu.memory));
+  const auto compute = fmt::format("{} {}/{}%", bar(gpu.compute_granted, gpu.compute_limit),
+                                   gpu.compute_granted / 100, gpu.compute_limit / 100);
+  return fmt::format(
+      "{:<5} {:<18} {:<24} {:<24} {:>5}  {}{}{}\n", gpu.index,
+      gpu.model + (gpu.simulated ? " (simulated)" : ""), memory, compute, busy_text(cluster, gpu),
+      jobs_on(gpu), gpu.whole ? " (whole)" : "",
+      gpu.health.empty() || gpu.health == "ok" ? "" : paint.red(fmt::format(" {}", gpu.health)));
+}
+
+// What the job has of this one.
+std::string holds_on(const JobInfo& job, const std::string& node, const api::GpuInfo& gpu,
+                     const Paint& paint) {
+  std::string out;
+  for (const auto& hold : job.gpus) {
+    if (hold.index != gpu.index || (!hold.node.empty() && hold.node != node)) continue;
+    out +=
+        paint.dim(fmt::format("      job {} {} {}: {}", job_id_text(job), job.user, job.name,
+                              hold.whole ? std::string("the whole GPU")
+                                         : fmt::format("{}, {}% of compute", gib_text(hold.memory),
+                                                       gpu_count(hold.compute * 100)))) +
+        "\n";
+  }
+  return out;
+}
+
+// Its GPUs in one line.
+std::string node_line(const api::ClusterInfo& cluster, const api::NodeInfo& node,
+                      std::size_t width) {
+  api::GpuInfo sum;
+  sum.stale = true;
+  std::int64_t known = 0;
+  std::size_t jobs = 0;
+  for (const auto& gpu : node.gpus) {
+    sum.memory += gpu.memory;
+    sum.memory_granted += gpu.memory_granted;
+    jobs += gpu.jobs.size();
+    if (gpu.stale) continue;
+    ++known;
+    sum.utilisation += gpu.utilisation;
+  }
+  if (known > 0) {
+    sum.stale = false;
+    sum.utilisation /= known;
+  }
+  return fmt::format("  {:<{}} {} {:>5}/{:<5} {:>5} busy  {}/{} GPUs in use, {} jobs\n", node.name,
+                     width, bar(sum.memory_granted, sum.memory), gib_text(sum.memory_granted),
+                     gib_text(sum.memory), busy_text(cluster, sum),
+                     std::ranges::count_if(node.gpus, gpu_in_use), node.gpus.size(), jobs);
+}
+
+}  // namespace
+
+std::string gib_text(std::int64_t bytes) {
+  constexpr std::int64_t kGib = 1'073'741'824;
+  if (bytes == 0) return "0";
+  if (bytes < kGib) return fmt::format("{}M", bytes / 1'048'576);
+  if (bytes % kGib == 0 || bytes >= 10 * kGib) return fmt::format("{}G", (bytes + kGib / 2) / kGib);
+  return fmt::format("{:.1f}G", static_cast<double>(bytes) / static_cast<double>(kGib));
+}
+
 std::string jobs_on(const api::GpuInfo& gpu) {
   std::string text;
   for (const auto job : gpu.jobs) text += fmt::format("{}{}", text.empty() ? "" : ",", job);
   return text.empty() ? "-" : text;
 }
 
-}  // namespace
+std::vector<const api::NodeInfo*> nodes_of(const api::ClusterInfo& cluster) {
+  if (cluster.nodes.empty()) return {&cluster.node};
+  std::vector<const api::NodeInfo*> all;
+  for (const auto& node : cluster.nodes) all.push_back(&node);
+  return all;
+}
+
+std::string busy_text(const api::ClusterInfo& cluster, const api::GpuInfo& gpu) {
+  // Of its own machine the daemon knows at least the last figure.
+  if (gpu.stale && !cluster.nodes.empty()) return "?";
+  return fmt::format("{}%", gpu.utilisation / 100);
+}
+
+std::string usage_line(const api::ClusterInfo& cluster, const Paint& paint) {
+  std::ptrdiff_t used = 0;
+  for (const auto* node : nodes_of(cluster)) used += std::ranges::count_if(node->gpus, gpu_in_use);
+  const auto total = static_cast<std::ptrdiff_t>(gpu_total(cluster));
+  auto line = fmt::format(
+      "{} · {}", paint.bold(fmt::format("GPUs {}/{} in use", used, total)),
+      total > used ? paint.green(fmt::format("{} free", total - used)) : paint.red("0 free"));
+  const auto models = total == 0 ? "no GPU" : models_text(cluster);
+  if (cluster.nodes.empty()) return line + fmt::format(" · {} on {}", models, cluster.node.name);
+  std::size_t with_gpus = 0;
+  for (const auto& node : cluster.nodes) with_gpus += node.gpus.empty() ? 0U : 1U;
+  return line + fmt::format(" · free nodes {}/{} · {} on {} nodes",
+                            std::ranges::count_if(cluster.nodes, node_is_free), with_gpus, models,
+                            with_gpus);
+}
 
 std::string bar(std::int64_t part, std::int64_t whole) {
   constexpr std::int64_t kWidth = 10;
@@ -146,24 +255,22 @@ std::string gpu_count(std::int64_t compute) {
 
 std::string format_status(const api::ClusterInfo& cluster, const std::vector<JobInfo>& jobs,
                           const Looking& looking, const Paint& paint) {
-  const auto& gpus = cluster.node.gpus;
-  const auto used = std::ranges::count_if(gpus, gpu_in_use);
-  const auto free = static_cast<std::ptrdiff_t>(gpus.size()) - used;
-  auto out = fmt::format("{} · {} · {} on {}\n",
-                         paint.bold(fmt::format("GPUs {}/{} in use", used, gpus.size())),
-                         free > 0 ? paint.green(fmt::format("{} free", free)) : paint.red("0 free"),
-                         gpus.empty() ? "no GPU" : models_text(cluster), cluster.node.name);
-  if (node_is_drained(cluster.node)) {
-    out += paint.yellow(fmt::format("{}: {}", cluster.node.state, cluster.node.reason)) + "\n";
-  }
-  for (const auto& gpu : gpus) {
-    const bool foreign = std::ranges::any_of(
-        gpu.processes, [](const api::GpuProcess& process) { return !process.job_id; });
-    out += fmt::format("  gpu{:<2} {} {:>5}/{:<5} {:>4}% busy  jobs {}{}{}\n", gpu.index,
-                       bar(gpu.memory_granted, gpu.memory), gib_text(gpu.memory_granted),
-                       gib_text(gpu.memory), gpu.utilisation / 100, jobs_on(gpu),
-                       gpu.whole ? " (whole)" : "",
-                       foreign ? paint.yellow("  + processes outside the queue") : "");
+  auto out = usage_line(cluster, paint) + "\n";
+  const bool each = cluster.nodes.empty() || gpu_total(cluster) <= kMostGpus;
+  std::size_t width = 0;
+  for (const auto& node : cluster.nodes) width = std::max(width, node.name.size());
+  for (const auto* node : nodes_of(cluster)) {
+    if (node_is_drained(*node) || node->state == "down") {
+      out +=
+          paint.yellow(fmt::format("{}{}{}{}", cluster.nodes.empty() ? "" : node->name + " ",
+                                   node->state, node->reason.empty() ? "" : ": ", node->reason)) +
+          "\n";
+    }
+    if (each) {
+      for (const auto& gpu : node->gpus) out += gpu_line(cluster, *node, width, gpu, paint);
+    } else if (!node->gpus.empty()) {
+      out += node_line(cluster, *node, width);
+    }
   }
   out += my_line(cluster, count_jobs(jobs, looking, true), looking, paint);
   out += my_jobs(jobs, looking);
@@ -178,41 +285,34 @@ std::string format_status(const api::ClusterInfo& cluster, const std::vector<Job
 
 std::string format_gpus(const api::ClusterInfo& cluster, const std::vector<JobInfo>& jobs,
                         const Paint& paint) {
-  if (cluster.node.gpus.empty()) return "no GPU on this machine\n";
+  if (gpu_total(cluster) == 0) {
+    return cluster.nodes.empty() ? "no GPU on this machine\n" : "no GPU on this cluster\n";
+  }
   std::map<std::int64_t, const JobInfo*> by_id;
   for (const auto& job : jobs) by_id[job.id] = &job;
-  std::string out = paint.bold(fmt::format("{:<5} {:<18} {:<24} {:<24} {:>5}  {}", "GPU", "MODEL",
-                                           "MEMORY", "COMPUTE", "BUSY", "JOBS")) +
-                    "\n";
-  for (const auto& gpu : cluster.node.gpus) {
-    const auto memory = fmt::format("{} {}/{}", bar(gpu.memory_granted, gpu.memory),
-                                    gib_text(gpu.memory_granted), gib_text(gpu.memory));
-    const auto compute = fmt::format("{} {}/{}%", bar(gpu.compute_granted, gpu.compute_limit),
-                                     gpu.compute_granted / 100, gpu.compute_limit / 100);
-    out += fmt::format(
-        "{:<5} {:<18} {:<24} {:<24} {:>4}%  {}{}{}\n", gpu.index,
-        gpu.model + (gpu.simulated ? " (simulated)" : ""), memory, compute, gpu.utilisation / 100,
-        jobs_on(gpu), gpu.whole ? " (whole)" : "",
-        gpu.health.empty() || gpu.health == "ok" ? "" : paint.red(fmt::format(" {}", gpu.health)));
-    for (const auto id : gpu.jobs) {
-      const auto found = by_id.find(id);
-      if (found == by_id.end()) continue;
-      const auto& job = *found->second;
-      for (const auto& hold : job.gpus) {
-        if (hold.index != gpu.index) continue;
-        out += paint.dim(fmt::format("      job {} {} {}: {}", job_id_text(job), job.user, job.name,
-                                     hold.whole
-                                         ? std::string("the whole GPU")
-                                         : fmt::format("{}, {}% of compute", gib_text(hold.memory),
-                                                       gpu_count(hold.compute * 100)))) +
+  std::size_t width = 4;
+  for (const auto& node : cluster.nodes) width = std::max(width, node.name.size());
+  const auto first = [&](std::string_view text) {
+    return cluster.nodes.empty() ? std::string() : fmt::format("{:<{}} ", text, width);
+  };
+  std::string out =
+      paint.bold(first("NODE") + fmt::format("{:<5} {:<18} {:<24} {:<24} {:>5}  {}", "GPU", "MODEL",
+                                             "MEMORY", "COMPUTE", "BUSY", "JOBS")) +
+      "\n";
+  for (const auto* node : nodes_of(cluster)) {
+    for (const auto& gpu : node->gpus) {
+      out += first(node->name) + gpu_row(cluster, gpu, paint);
+      for (const auto id : gpu.jobs) {
+        if (const auto found = by_id.find(id); found != by_id.end()) {
+          out += holds_on(*found->second, node->name, gpu, paint);
+        }
+      }
+      for (const auto& process : gpu.processes) {
+        if (process.job_id) continue;
+        out += paint.yellow(fmt::format("      outside the queue: pid {} {} {} {}", process.pid,
+                                        process.user, process.command, gib_text(process.memory))) +
                "\n";
       }
-    }
-    for (const auto& process : gpu.processes) {
-      if (process.job_id) continue;
-      out += paint.yellow(fmt::format("      outside the queue: pid {} {} {} {}", process.pid,
-                                      process.user, process.command, gib_text(process.memory))) +
-             "\n";
     }
   }
   return out;

@@ -24,6 +24,17 @@ std::string format_gpus(const api::ClusterInfo& cluster, const std::vector<api::
                         const Paint& paint);
 std::string format_why(const api::WhyInfo& why, WallTime now, const Paint& paint);
 
+// One machine's, or all of a cluster.
+std::vector<const api::NodeInfo*> nodes_of(const api::ClusterInfo& cluster);
+// `GPUs 18/24 in use · 6 free · free nodes 1/7 · 24 x h200 on 7 nodes`
+std::string usage_line(const api::ClusterInfo& cluster, const Paint& paint);
+// ` 35%`, `  ? ` where nobody knows.
+std::string busy_text(const api::ClusterInfo& cluster, const api::GpuInfo& gpu);
+// `1,2,3`, `-`
+std::string jobs_on(const api::GpuInfo& gpu);
+// `80G`, `1.5G`, `512M`
+std::string gib_text(std::int64_t bytes);
+
 // `[####......]`, ten wide, for 4 of 10; full beyond the whole.
 std::string bar(std::int64_t part, std::int64_t whole);
 // Shares of GPUs as a number: `1`, `1.25`.

@@ -74,7 +74,7 @@ TEST(Reconciler, SetsWhatMustChangeInOneCallForEachWeight) {
   EXPECT_EQ(bench.weights(), (Weights{1030, 1000, 1000, 1101}));
   EXPECT_EQ(first.weights, 4U);
   EXPECT_EQ(first.calls, 3U + 3U);  // weights, and three texts
-  EXPECT_EQ(bench.slurm.known_nodes[0].extra, "aliquot:0=30%/100M");
+  EXPECT_EQ(bench.slurm.known_nodes[0].extra, "aliquot:0=30%/100M/143360M");
   EXPECT_EQ(bench.slurm.known_nodes[3].extra, "");
 
   bench.slurm.updates = 0;
@@ -137,7 +137,7 @@ TEST(Reconciler, OffOnlyTellsThePeople) {
   bench.say("n1", 2'000);
   bench.round(reconciler);
   EXPECT_EQ(bench.weights(), (Weights{1, 1, 1}));
-  EXPECT_EQ(bench.slurm.known_nodes[0].extra, "aliquot:0=20%/100M");
+  EXPECT_EQ(bench.slurm.known_nodes[0].extra, "aliquot:0=20%/100M/143360M");
 }
 
 TEST(Reconciler, SilenceIsBusyAndSaidSo) {

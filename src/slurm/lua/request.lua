@@ -238,7 +238,7 @@ local function read_list(text)
     if gpu_names[name] then
       list.gpus[#list.gpus + 1] = { name = name, parts = parts }
     else
-      list.others[#list.others + 1] = bare
+      list.others[#list.others + 1] = entry
       list.has_empty = list.has_empty or name == "" or name == "none"
     end
   end

@@ -149,7 +149,8 @@ local function decide(options, job)
   end
 
   local ok, request = pcall(parse_options, options)
-  if not ok and type(request) == "table" and request.soft and not share then return native end
+  local soft = not ok and type(request) == "table" and request.soft
+  if soft and not share and not options.handed then return native end
   if not ok then error(request, 0) end
   if not request then return nil end
   local models = candidates(request, job.partitions)
@@ -240,11 +241,16 @@ local function words_in(comment)
   end
 end
 
--- Without the prefix, which versions spell differently: Slurm adds its own to the field `gres`.
+-- What else is in a list, behind `first`.
 local function join(list, first)
   local entries = { first }
   for _, entry in ipairs(list.others) do entries[#entries + 1] = entry end
   return table.concat(entries, ",")
+end
+
+-- Through the field `gres`: to what has no prefix Slurm adds the one that it understands.
+local function set_gres(desc, list, first)
+  desc.gres = ("," .. join(list, first)):gsub(",gres[/:]", ","):sub(2)
 end
 
 -- What is said of each GPU says the same of each node, for there it is one.
@@ -280,7 +286,7 @@ end
 local function apply(desc, options, booking)
   if booking.gres then
     move_per_gpu(desc, options)
-    desc.gres = join(options.gres, booking.gres)
+    set_gres(desc, options.gres, booking.gres)
     if #options.gpus.gpus > 0 then desc.tres_per_job = join(options.gpus) end
     if #options.gpus_per_task.gpus > 0 then desc.tres_per_task = join(options.gpus_per_task) end
     -- So many GPUs for the job are so many nodes with one each.
@@ -288,7 +294,7 @@ local function apply(desc, options, booking)
     clear_environment(desc)
   elseif options.handed then
     -- Back to Slurm with it.
-    desc.gres = join(options.gres, booking.native)
+    set_gres(desc, options.gres, booking.native)
     if booking.by_job then desc.min_nodes, desc.max_nodes = options.nodes, options.nodes end
   end
   if booking.exclusive then
@@ -300,9 +306,11 @@ end
 
 local function submit(desc, part_list)
   local options = options_of(desc)
-  if not asks_for_gpus(options) then return end
-  local booking = decide(options, whereabouts(desc, nil, part_list))
-  if not booking then return end
+  local booking = asks_for_gpus(options) and decide(options, whereabouts(desc, nil, part_list))
+  if not booking then
+    if options.handed and options.gres.text then desc.gres = options.gres.text end
+    return
+  end
   apply(desc, options, booking)
   local comment = commented(text(desc.admin_comment), booking.words)
   if comment ~= "" then desc.admin_comment = comment end
@@ -340,7 +348,7 @@ local function move(desc, record, part_list)
   if site.whole_as_shards or booking.native then
     refuse("the job books %s here: cancel it and submit it anew", booking.gres or "whole GPUs")
   end
-  desc.gres = join(list, booking.gres)
+  set_gres(desc, list, booking.gres)
 end
 
 local function modify(desc, record, part_list)

@@ -127,7 +127,13 @@ int load_job(Load* load, job_info_msg_t** message, uint32_t id) {
 }
 
 void show_all(job_info_msg_t* message, aliquot_slurm_job_visitor visit, void* data) {
-  for (uint32_t i = 0; i < message->record_count; ++i) show(message->job_array[i], visit, data);
+  for (uint32_t i = 0; i < message->record_count; ++i) {
+    show(message->job_array[i], visit, data);
+    // 22.05 forgets this one when it frees the others.
+    if (slurm_xfree != nullptr) {
+      slurm_xfree(reinterpret_cast<void**>(&message->job_array[i].admin_comment));
+    }
+  }
   slurm_free_job_info_msg(message);
 }
 
@@ -166,7 +172,8 @@ void aliquot_slurm_start(const char* conf) { slurm_init(conf); }
 const char* aliquot_slurm_version(void) {
   static std::string version;
   if (version.empty()) {
-    const long number = slurm_api_version();
+    // Not slurm_api_version(), which counts by itself: 38 for 22.05.
+    const long number = SLURM_VERSION_NUMBER;
     const auto part = [&](long at) { return std::to_string((number >> at) & 0xff); };
     const std::string minor = part(8);
     version = part(16) + "." + (minor.size() < 2 ? "0" : "") + minor + "." + part(0);

@@ -13,6 +13,7 @@
 #include "base/text.hpp"
 #include "node/service.hpp"
 #include "slurm/tool/commands.hpp"
+#include "slurm/view/run_view.hpp"
 
 namespace aliquot::slurm {
 
@@ -71,6 +72,7 @@ int run_sandbox(int argc, char** argv) {
 
 int run(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "sandbox") return run_sandbox(argc - 1, argv + 1);
+  if (argc > 1 && std::string_view(argv[1]) == "view") return run_view(argc - 1, argv + 1);
   CLI::App app("Shared GPUs on a Slurm cluster: sets it up, checks it, tries it out.",
                "aliquot slurm");
   app.set_version_flag("--version", "aliquot " ALIQUOT_VERSION);
@@ -81,6 +83,7 @@ int run(int argc, char** argv) {
   // For the help alone: it was looked for above.
   app.add_subcommand("sandbox",
                      "A whole private Slurm cluster on this machine, for trying and tests");
+  app.add_subcommand("view", "The cluster as JSON, for 'aliquot status' and its like");
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {

@@ -34,6 +34,9 @@ bool asked_for_a_share();  // on this command line
 // allocator.cpp: in srun, sbatch and salloc.
 void check_request();
 
+// words.cpp: there too. Jobs' words that become shards go beside Slurm's own.
+void hand_over_words(spank_t handle);
+
 // job.cpp: in slurmstepd. The question is sent when the step begins and the answer taken before its
 // tasks do: what slurmstepd does in between takes longer.
 void enter_step(spank_t handle, const Settings& settings);

@@ -1,0 +1,284 @@
+#include "slurm/view/why.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "base/text.hpp"
+#include "core/explain.hpp"
+#include "core/ledger.hpp"
+#include "core/placement.hpp"
+#include "slurm/gres.hpp"
+
+namespace aliquot::slurm {
+namespace {
+
+constexpr std::size_t kFewNodes = 6;
+
+struct Phrase {
+  std::string_view reason;
+  std::string_view sentence;
+};
+
+constexpr auto kPhrases = std::to_array<Phrase>({
+    {"Dependency", "It waits for other jobs (--dependency), not for room."},
+    {"DependencyNeverSatisfied",
+     "What it waits for (--dependency) cannot happen any more: cancel it."},
+    {"BeginTime", "It is not to start before its time (--begin, or it was requeued)."},
+    {"JobHeldUser", "It is held by its user: 'scontrol release' lets it go."},
+    {"JobHeldAdmin", "It is held by an administrator."},
+    {"JobArrayTaskLimit", "As many of its array run as may run at once."},
+    {"PartitionDown", "Its partition is down."},
+    {"PartitionInactive", "Its partition is not active."},
+    {"PartitionNodeLimit", "It wants more nodes than its partition gives to one job."},
+    {"PartitionTimeLimit", "Its time limit is longer than its partition's."},
+    {"PartitionConfig", "Its partition cannot hold it as it is configured."},
+    {"Reservation", "It waits for its reservation to begin."},
+    {"ReservationDeleted", "Its reservation is gone: cancel it, or give it another."},
+    {"Licenses", "It waits for licenses."},
+    {"InvalidAccount", "Its account may not run jobs here: ask the administrator."},
+    {"InvalidQOS", "Its QOS may not be used here: ask the administrator."},
+    {"BadConstraints", "What it asks for (--constraint, --nodelist) is nowhere."},
+    {"JobLaunchFailure", "Starting it failed; it is held: 'scontrol release' tries again."},
+    {"Cleaning", "It was requeued, and its last run is still being cleared away."},
+});
+
+// `QOSMaxGRESPerUser`, `AssocGrpGRES`, `QOSMaxBillingPerUser`: who limits whom.
+std::string limit_sentence(const SlurmJob& job) {
+  const std::string& reason = job.reason;
+  const bool qos = reason.starts_with("QOS");
+  if (!qos && !reason.starts_with("Assoc") && !reason.starts_with("Max")) return "";
+  const auto who =
+      qos ? fmt::format("QOS {}", quote(job.qos)) : fmt::format("account {}", quote(job.account));
+  const bool per_job =
+      reason.find("PerJob") != reason.npos || reason.find("PerNode") != reason.npos;
+  const bool of_user = reason.find("PerUser") != reason.npos;
+  return per_job   ? fmt::format("It wants more than its {} gives to one job ({}).", who, reason)
+         : of_user ? fmt::format(
+                         "Its user holds as much as its {} gives to one user ({}); it can start "
+                         "when jobs of that user end.",
+                         who, reason)
+                   : fmt::format("The jobs of its {} hold as much as they may together ({}).", who,
+                                 reason);
+}
+
+bool about_room(const SlurmJob& job) {
+  return job.reason.empty() || job.reason == "None" || job.reason == "Resources" ||
+         job.reason == "Priority" || job.reason == "ReqNodeNotAvail" || job.reason == "NodeDown";
+}
+
+bool in_partition_of(const SlurmJob& job, const SlurmNode& node) {
+  for (const auto partition : split(job.partition, ',')) {
+    if (std::ranges::find(node.partitions, partition) != node.partitions.end()) return true;
+  }
+  return false;
+}
+
+// What slurmctld books, as the ledger that core explains from: shards are memory there, and compute
+// plays no part, since the shards of a share cover both.
+struct Books {
+  core::Ledger ledger;
+  std::vector<const SlurmNode*> closed;  // of its partition, with GPUs, taking no jobs
+};
+
+core::Node node_of(const SlurmNode& node, const Settings& settings) {
+  core::Node made{.id = NodeId(node.name),
+                  .cpus = kOneCpu * node.cpus,
+                  .memory = node.memory,
+                  .gpus = {},
+                  .compute_limit = settings.share.overcommit,
+                  .mps_per_gpu = settings.share.mps_per_gpu,
+                  .shards_per_gpu = settings.share.shards_per_gpu};
+  for (const auto& gpu : gpus_of(node, settings)) {
+    made.gpus.push_back({.id = GpuId(fmt::format("{}:{}", node.name, made.gpus.size())),
+                         .model = gpu.model,
+                         .memory = gpu.memory});
+    // What the job booked is counted in these, whatever its user's own words count in.
+    if (gpu.shards > 0) made.shards_per_gpu = gpu.shards;
+  }
+  return made;
+}
+
+void grant_job(core::Ledger& ledger, const SlurmJob& job, const Settings& settings) {
+  for (const auto& detail : job.details) {
+    const auto place = ledger.cluster().find(detail.node);
+    const auto held = parse_gres_detail(detail.gres);
+    if (!place || !held) continue;
+    const core::Node& node = ledger.cluster().node(*place);
+    core::Use use{.node = *place, .cpus = CpuMilli(0), .memory = Bytes(0), .gpus = {}};
+    for (const auto& item : *held) {
+      for (const auto& [index, count] : item.on) {
+        if (index < 0 || index >= std::ssize(node.gpus)) continue;
+        const auto gpu = static_cast<core::GpuIndex>(index);
+        const Bytes all = node.gpus[gpu].memory;
+        const auto shards = shards_of(all, settings.share.unit);
+        if (item.name == "gpu" || (item.name == "shard" && count >= shards)) {
+          use.gpus.push_back({gpu, {all, node.compute_limit}, true});
+        } else if (item.name == "shard") {
+          use.gpus.push_back({gpu, {shard_memory(all, shards, count), Compute(0)}, false});
+        }
+      }
+    }
+    // A job on several nodes has one grant in the ledger: enough for the node that is looked at
+    // first; the others are the same job's all the same.
+    if (!use.gpus.empty() && ledger.find(JobId(job.id)) == nullptr) {
+      static_cast<void>(ledger.grant(JobId(job.id), use));
+    } else if (!use.gpus.empty()) {
+      static_cast<void>(ledger.cluster().take(use));
+    }
+  }
+}
+
+Result<Books> open_books(const Snapshot& snapshot, const Settings& settings, const SlurmJob& job) {
+  std::vector<core::Node> nodes;
+  std::vector<const SlurmNode*> closed;
+  std::vector<const SlurmNode*> open;
+  for (const auto& node : snapshot.nodes) {
+    if (!in_partition_of(job, node)) continue;
+    if (takes_jobs(node)) {
+      nodes.push_back(node_of(node, settings));
+      open.push_back(&node);
+    } else if (!gpus_of(node, settings).empty()) {
+      closed.push_back(&node);
+    }
+  }
+  Books books{core::Ledger(TRY(core::Cluster::create(std::move(nodes)))), std::move(closed)};
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    core::Use cpus{.node = static_cast<core::NodeIndex>(i),
+                   .cpus = kOneCpu * std::min(open[i]->cpus_allocated, open[i]->cpus),
+                   .memory = Bytes(0),
+                   .gpus = {}};
+    static_cast<void>(books.ledger.cluster().take(cpus));
+  }
+  for (const auto& other : snapshot.jobs) {
+    if (holds_gpus(other)) grant_job(books.ledger, other, settings);
+  }
+  return books;
+}
+
+std::int64_t node_count(const SlurmJob& job) {
+  return std::max<std::int64_t>(1, tres_count(job.tres_requested, "node"));
+}
+
+// The GPUs, one by one; where one would do, what the job waits for instead.
+std::vector<std::string> tell_room(const Snapshot& snapshot, const Settings& settings,
+                                   const SlurmJob& job) {
+  const auto gpus = request_of(job, settings);
+  const auto books = open_books(snapshot, settings, job);
+  if (!books) return {};
+  const auto nodes = node_count(job);
+  const core::Request asked{
+      .gpus = gpus, .cpus = kOneCpu * ((job.cpus + nodes - 1) / nodes), .memory = Bytes(0)};
+  core::Request booked = asked;
+  if (const auto shards = booked_of(job, "shard");
+      shards && !std::holds_alternative<core::WholeGpu>(gpus ? gpus->what : core::WholeGpu{})) {
+    booked.gpus->what = core::Tickets{core::Tickets::Kind::shard, *shards};
+  }
+  std::vector<std::string> sentences;
+  const auto shape = books->ledger.cluster().shape(booked);
+  if (!shape) return {shape.error().message + "."};
+  const auto refusal = core::explain_refusal(books->ledger.cluster(), *shape);
+  const auto wanted = static_cast<std::uint32_t>(gpus ? gpus->count : 0);
+  const auto with_room = std::ranges::count_if(refusal.nodes, [&](const core::NodeRefusal& node) {
+    return node.gpus_fitting >= wanted && node.cpus_missing == CpuMilli(0) && node.curable;
+  });
+  if (with_room >= nodes) {
+    sentences.push_back(
+        job.reason == "Priority"
+            ? "There is room for it, but a job before it is waiting for that room."
+        : job.reason == "ReqNodeNotAvail"
+            ? "There is room for it, but not on the nodes it asks for, or not for as long as it "
+              "wants."
+            : "There is room for it: Slurm starts it when it next looks at the queue.");
+  } else {
+    sentences = core::explain(books->ledger, asked, refusal).sentences;
+    if (nodes > 1) {
+      sentences.push_back(
+          fmt::format("It needs {} such nodes at once; {} would do now.", nodes, with_room));
+    }
+  }
+  for (std::size_t i = 0; i < books->closed.size(); ++i) {
+    if (i == kFewNodes) {
+      sentences.push_back(fmt::format("{} more nodes take no jobs now.", books->closed.size() - i));
+      break;
+    }
+    const auto& node = *books->closed[i];
+    sentences.push_back(fmt::format("{} is {}{}.", node.name, node_state(node.state),
+                                    node.reason.empty() ? "" : ": " + node.reason));
+  }
+  return sentences;
+}
+
+}  // namespace
+
+std::string reason_sentence(const SlurmJob& job) {
+  for (const auto& phrase : kPhrases) {
+    if (phrase.reason == job.reason) return std::string(phrase.sentence);
+  }
+  if (auto limit = limit_sentence(job); !limit.empty()) return limit;
+  if (about_room(job)) return "";
+  return fmt::format("Slurm's word for it is {}.", job.reason);
+}
+
+Result<SlurmJob> find_job(const Snapshot& snapshot, std::string_view id, std::uint32_t uid) {
+  const SlurmJob* found = nullptr;
+  if (id == "last") {
+    for (const auto& job : snapshot.jobs) {
+      if (job.uid == uid && (found == nullptr || job.id > found->id)) found = &job;
+    }
+    if (found == nullptr) return fail(Error::Code::not_found, "you have no job");
+    return *found;
+  }
+  const auto low = id.find('_');
+  const auto number = parse_digits(id.substr(0, low));
+  const auto task = low == id.npos ? std::nullopt : parse_digits(id.substr(low + 1));
+  if (!number || (low != id.npos && !task)) {
+    return fail(Error::Code::invalid_argument, "{} is no job's id: write a number such as 7 or 7_3",
+                quote(id));
+  }
+  for (const auto& job : snapshot.jobs) {
+    const bool element = task && job.array_job_id == *number && job.array_task_id == *task;
+    const bool whole = !task && (job.id == *number || job.array_job_id == *number);
+    // Of an array, the one that waits is the one that is asked about.
+    if (element || (whole && (found == nullptr || (!is_waiting(*found) && is_waiting(job))))) {
+      found = &job;
+    }
+  }
+  if (found == nullptr) return fail(Error::Code::not_found, "Slurm knows no job {}", id);
+  return *found;
+}
+
+api::WhyInfo why_info(const Snapshot& snapshot, const Settings& settings, const SlurmJob& job,
+                      WallTime now) {
+  api::WhyInfo why{.job_id = job.id,
+                   .state = job.state,
+                   .reason = job.reason,
+                   .sentences = {},
+                   .earliest_start_ms = std::nullopt};
+  if (!is_waiting(job)) {
+    why.sentences.push_back(holds_gpus(job)
+                                ? fmt::format("Job {} is {}{}.", job.id, job.state,
+                                              job.nodes.empty() ? "" : " on " + job.nodes)
+                                : fmt::format("Job {} is over: {}.", job.id, job.state));
+    return why;
+  }
+  // For a job without a time limit Slurm plans with a year: no estimate that helps anyone.
+  const WallTime start(job.start_s * 1'000);
+  if (start > now && start - now < days(300)) why.earliest_start_ms = start.ms();
+  if (auto sentence = reason_sentence(job); !sentence.empty()) {
+    why.sentences.push_back(std::move(sentence));
+  }
+  if (about_room(job)) {
+    for (auto& sentence : tell_room(snapshot, settings, job)) {
+      why.sentences.push_back(std::move(sentence));
+    }
+  }
+  if (!job.state_desc.empty()) {
+    why.sentences.push_back(fmt::format("Slurm says: {}.", job.state_desc));
+  }
+  return why;
+}
+
+}  // namespace aliquot::slurm

@@ -1,0 +1,107 @@
+# The balancer on a whole Slurm: weights follow the GPUs, whatever happens to it and to slurmctld.
+bats_require_minimum_version 1.5.0
+load helper
+
+setup_file() { start_sandbox 5 --nodes 3 --gpus 1; }
+teardown_file() { stop_sandbox; }
+setup() { need_sandbox; }
+teardown() {
+  local pid
+  for pid in "${loads[@]}"; do kill "$pid" 2>/dev/null || true; done
+}
+loads=()
+
+weight() { scontrol -o show node "$1" | tr ' ' '\n' | sed -n 's/^Weight=//p'; }
+weights() { echo "$(weight n1) $(weight n2) $(weight n3)"; }
+weights_are() { [[ $(weights) =~ ^$1$ ]]; }
+
+# foreign NODE BUSY: a process outside of Slurm computes on a node's GPU.
+foreign() {
+  local standin=$ALIQUOT_BIN/../standin
+  [[ -d $standin ]] || standin=$ALIQUOT_BIN/../lib/aliquot/standin
+  ALIQUOT_STANDIN_STATE=$SANDBOX/$1/run/standin LD_LIBRARY_PATH=$standin \
+    aliquot-load --mem 1G --seconds 120 --busy "$2" >/dev/null 2>&1 </dev/null 3>&- &
+  loads+=($!)
+}
+# daemon NAME: its pid; NAME-loop is what starts it again.
+daemon() { cut -d' ' -f1 "$SANDBOX/run/$1.pid"; }
+
+@test "idle nodes share the least weight" {
+  eventually weights_are "1000 1000 1000"
+}
+
+@test "weights follow foreign load within 2 s, and jobs go where there is none" {
+  eventually weights_are "1000 1000 1000"
+  foreign n1 100%
+  foreign n3 100%
+  sleep 2
+  run weights
+  echo "$output"
+  [[ $output =~ ^1(0[5-9][0-9]|100)\ 1000\ 1(0[5-9][0-9]|100)$ ]]
+  run -0 as games srun --gpu-mem=1G bash -c 'echo $SLURMD_NODENAME'
+  [[ $output == n2 ]]
+}
+
+@test "people see the samples in the node's extra" {
+  foreign n2 100%
+  seen() { scontrol show node n2 | grep -qE 'Extra=aliquot:0=([5-9][0-9]|100)%/1[0-9]{3}M/[0-9]+M'; }
+  eventually seen
+}
+
+@test "a reconfigure and a restart of slurmctld are made good" {
+  eventually weights_are "1000 1000 1000"
+  scontrol reconfigure
+  eventually weights_are "1000 1000 1000"
+  "$(sandbox_program)" restart slurmctld --dir "$SANDBOX" </dev/null >/dev/null 2>&1 3>&-
+  eventually weights_are "1000 1000 1000"
+}
+
+@test "kill -9 at any time does not compound" {
+  eventually weights_are "1000 1000 1000"
+  for _ in 1 2 3; do
+    kill -9 "$(daemon balancer)"
+    sleep 1
+  done
+  foreign n1 100%
+  eventually weights_are "1(0[5-9][0-9]|100) 1000 1000"
+}
+
+@test "a node that falls silent counts as busy" {
+  eventually weights_are "1000 1000 1000"
+  kill -STOP "$(daemon agent-n3)"
+  eventually weights_are "1000 1000 1101"
+  kill -CONT "$(daemon agent-n3)"
+  eventually weights_are "1000 1000 1000"
+}
+
+@test "an administrator's weight is a new base" {
+  eventually weights_are "1000 1000 1000"
+  scontrol update nodename=n2 weight=7
+  eventually weights_are "1000 7000 1000"
+  scontrol update nodename=n2 weight=1
+  eventually weights_are "1000 1000 1000"
+}
+
+@test "samples of anyone but root are dropped" {
+  eventually weights_are "1000 1000 1000"
+  port=$(sed -n 's/^port = //p' "$SANDBOX/etc/slurm.toml")
+  socket=$(sed -n 's/^AuthInfo=socket=\([^,]*\).*/\1/p' "$SLURM_CONF")
+  lie='{"v":1,"node":"n1","gpus":[{"index":0,"utilisation":9900,"memory_used":0,"memory":1}]}'
+  for _ in 1 2 3 4 5; do
+    as games munge --socket "$socket" --string "$lie" | tr -d '\n' >"/dev/udp/127.0.0.1/$port"
+    echo "$lie" >"/dev/udp/127.0.0.1/$port"
+    sleep 0.1
+  done
+  weights_are "1000 1000 1000"
+  grep -q 'who is not root' "$SANDBOX"/log/balancer*
+}
+
+@test "a clean stop puts the site's weights back" {
+  eventually weights_are "1000 1000 1000"
+  kill -STOP "$(daemon balancer-loop)"
+  kill -TERM "$(daemon balancer)"
+  eventually weights_are "1 1 1"
+  ! scontrol show node n1 | grep -q Extra=aliquot
+  kill -CONT "$(daemon balancer-loop)"
+  eventually weights_are "1000 1000 1000"
+}
