@@ -3,7 +3,7 @@ JOBS ?= $(shell nproc)
 export JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help build run stop bundle test bench fuzz soak tidy format clean update-shell-tests deps-build deps-test deps-all
+.PHONY: help build run stop bundle test test-slurm-matrix bench fuzz soak tidy format clean update-shell-tests deps-build deps-test deps-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,10 @@ bundle: build ## make build/bundle/aliquot-*: a folder that runs on a machine wh
 
 test: deps-all ## install what is missing, build everything, run every test
 	@tools/run-tests
+
+test-slurm-matrix: bundle ## the tests on Slurm 22.05, 24.11 and 26.05, in folders filled by debootstrap
+	@tools/install-deps matrix
+	@tools/test-slurm-matrix
 
 bench: deps-test build ## run the benchmarks of the release build
 	@tools/bench
@@ -62,4 +66,4 @@ deps-test:
 	@tools/install-deps build test
 
 deps-all:
-	@tools/install-deps build test lint
+	@tools/install-deps build test lint slurm

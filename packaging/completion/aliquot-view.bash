@@ -7,7 +7,7 @@ _aliquot_view_words() {
     scontrol) echo hold ping release requeue requeuehold resume show suspend top update version wait_job write ;;
     seff) squeue --me -h -t all -o %i 2>/dev/null; echo last ;;
     aliquot)
-      echo doctor down gpus logs shims sim status top up why \
+      echo doctor down gpus logs shims sim slurm status top up why \
         sbatch srun salloc scancel squeue sinfo scontrol sacct seff
       ;;
   esac

@@ -5,7 +5,28 @@ _aliquot() {
   COMPREPLY=()
 
   if [[ $COMP_CWORD -eq 1 ]]; then
-    words="sim --help --version"
+    words="sim slurm --help --version"
+  elif [[ $command == slurm && $COMP_CWORD -eq 2 ]]; then
+    words="setup check sandbox --help"
+  elif [[ $command == slurm && $sub == sandbox && $COMP_CWORD -eq 3 ]]; then
+    words="up down status env exec restart --help"
+  elif [[ $command == slurm ]]; then
+    case $prev in
+      --config | --slurm-conf | --plugin | --dir | --extra | --job-submit)
+        compopt -o filenames 2>/dev/null
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+        return
+        ;;
+      --model) words="h200 h100 a100 titanrtx t4 v100 p100" ;;
+      --gpus | --simulate | --slurm-version | --port-base | --nodes | --set) return ;;
+      *)
+        case $sub in
+          setup) words="--gpus --simulate --billing --apply --undo --config --slurm-conf --slurm-version --plugin --no-confine --help" ;;
+          check) words="--json --config --slurm-conf --slurm-version --plugin --no-confine --help" ;;
+          sandbox) words="--dir --port-base --nodes --gpus --model --set --extra --job-submit --no-aliquot --no-db --bare" ;;
+        esac
+        ;;
+    esac
   elif [[ $command == sim && $COMP_CWORD -eq 2 ]]; then
     words="replay shell generate policies --help"
   elif [[ $command == sim ]]; then

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 constexpr CommentStyle kConf{"#"};
 constexpr CommentStyle kLua{"--"};
 constexpr std::string_view kRemembered = "# gpus: ";
+constexpr std::string_view kOptions = "# setup: ";    // that were given, and hold until undone
 constexpr std::string_view kNewFile = " a new file";  // after the comment's start, in our block
 
 Result<std::optional<std::string>> read_if_there(const ReadFile& read, const std::string& path) {
@@ -152,7 +153,8 @@ std::vector<GpuGroup> gather(const GpusByNode& nodes, const Site& site) {
 
 class Planner {
  public:
-  Planner(const SetupInput& input, const ReadFile& read) : input_(input), read_(read) {}
+  Planner(const SetupInput& input, const ReadFile& read)
+      : input_(input), read_(read), billing_(input.billing), confine_(input.confine) {}
 
   Result<SetupPlan> plan() {
     site_ = TRY(read_site(input_.slurm_conf, [&](const std::string& path) -> Result<std::string> {
@@ -163,7 +165,7 @@ class Planner {
     TRY(know_gpus());
     TRY(edit_slurm_conf());
     TRY(edit_gres_conf());
-    if (input_.confine) TRY(edit_cgroup_conf());
+    if (confine_) TRY(edit_cgroup_conf());
     TRY(edit_plugstack());
     TRY(edit_job_submit());
     say_what_is_not_shared();
@@ -182,6 +184,11 @@ class Planner {
 
   Result<void> know_gpus() {
     gres_conf_ = TRY(read_if_there(read_, beside("gres.conf")));
+    for (const auto& line : lines_of_text(gres_conf_.value_or(""))) {
+      if (!line.starts_with(kOptions)) continue;
+      if (line.find(" --billing") != std::string::npos) billing_ = true;
+      if (line.find(" --no-confine") != std::string::npos) confine_ = false;
+    }
     const auto nodes = by_node(remembered_gpus(gres_conf_.value_or("")), input_.gpus);
     for (const auto& [name, groups] : nodes) {
       const bool known =
@@ -224,11 +231,17 @@ class Planner {
       edit.set("SelectTypeParameters", with_items(parameters, {"LL_SHARED_GRES"}));
     }
     edit.set("JobSubmitPlugins", with_items(value("JobSubmitPlugins"), {"lua"}));
-    if (value("AccountingStorageType").ends_with("slurmdbd")) {
+    const bool accounted = value("AccountingStorageType").ends_with("slurmdbd");
+    if (billing_ && !accounted) {
+      return fail(Error::Code::unsupported,
+                  "--billing needs slurmdbd (AccountingStorageType=accounting_storage/slurmdbd): "
+                  "without it Slurm has no limits to count for");
+    }
+    if (accounted) {
       edit.set("AccountingStorageTRES",
                with_items(value("AccountingStorageTRES"), {"gres/gpu", "gres/shard"}));
     }
-    if (input_.confine) {
+    if (confine_) {
       edit.set("TaskPlugin", with_items(value("TaskPlugin"), {"task/cgroup"}, {"task/none"}));
     }
     TRY(edit_nodes(edit));
@@ -266,7 +279,7 @@ class Planner {
   }
 
   void edit_partitions(SiteEdit& edit) {
-    if (!input_.billing) return;
+    if (!billing_) return;
     const auto table = make_site_table(site_, plan_.gpus, input_.settings, input_.version);
     std::set<ConfPlace> done;
     for (const SitePartition& partition : site_.partitions) {
@@ -319,6 +332,10 @@ class Planner {
       ours += (ours.empty() ? "" : "\n") + std::string(line);
     };
     if (!gres_conf_ || is_new_file(*gres_conf_, kConf)) add("#" + std::string(kNewFile));
+    if (billing_ || !confine_) {
+      add(fmt::format("{}{}{}", kOptions.substr(0, kOptions.size() - 1),
+                      billing_ ? " --billing" : "", confine_ ? "" : " --no-confine"));
+    }
     for (const GpuGroup& group : plan_.gpus) {
       add(std::string(kRemembered) + format_gpu_group(group));
       GpuGroup rest = group;
@@ -459,6 +476,8 @@ class Planner {
   std::map<std::string, std::string> original_;
   std::optional<std::string> gres_conf_;
   GpusByNode nodes_;
+  bool billing_;
+  bool confine_;
   SetupPlan plan_;
 };
 

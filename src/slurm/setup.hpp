@@ -14,13 +14,14 @@
 namespace aliquot::slurm {
 
 struct SetupInput {
-  std::string slurm_conf;
-  Settings settings;
-  SlurmVersion version;
-  std::vector<GpuGroup> gpus;  // those told now; earlier ones are remembered in gres.conf
-  std::string plugin;          // aliquot_spank.so; empty: not installed here
-  bool confine = true;         // devices by cgroups
-  bool billing = false;        // count shares and whole GPUs together
+  std::string slurm_conf = {};
+  Settings settings = {};
+  SlurmVersion version = {};
+  std::vector<GpuGroup> gpus = {};  // those told now; earlier ones are remembered in gres.conf
+  std::string plugin = {};          // aliquot_spank.so; empty: not installed here
+  // Once given, these two hold until the setup is undone.
+  bool confine = true;   // devices by cgroups
+  bool billing = false;  // count shares and whole GPUs together
 };
 
 struct FileChange {

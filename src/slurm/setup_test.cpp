@@ -62,7 +62,7 @@ SetupPlan planned(const SetupInput& from, const Files& files) {
 TEST(Setup, WritesEveryPiece) {
   Files files{{"/s/slurm.conf", kConf}};
   carry_out(files, planned(input(), files));
-  EXPECT_THAT(files["/s/slurm.conf"], HasSubstr("# was: GresTypes=gpu\nGresTypes=gpu,shard\n"));
+  EXPECT_THAT(files["/s/slurm.conf"], HasSubstr("# was: GresTypes=gpu\nGresTypes=gpu,shard,mps\n"));
   const std::string& conf = files["/s/slurm.conf"];
   EXPECT_THAT(conf, HasSubstr("TaskPlugin=task/affinity,task/cgroup\n"));
   EXPECT_THAT(conf, HasSubstr("NodeName=n[1-4] CPUs=64 Gres=gpu:h200:4,shard:h200:560,nic:2\n"));
@@ -98,7 +98,11 @@ TEST(Setup, ASecondTimeChangesNothingAndRemembersTheGpus) {
   Files files{{"/s/slurm.conf", kConf}};
   carry_out(files, planned(input(), files));
   EXPECT_TRUE(planned(input(), files).changes.empty());
-  auto later = input();
+  auto from = input();
+  from.billing = true;
+  carry_out(files, planned(from, files));
+  EXPECT_THAT(files["/s/slurm.conf"], HasSubstr("TRESBillingWeights"));
+  auto later = input();  // which says nothing of bills
   later.gpus.clear();
   EXPECT_TRUE(planned(later, files).changes.empty());
   EXPECT_EQ(remembered_gpus(files["/s/gres.conf"]), input().gpus);
@@ -166,6 +170,12 @@ TEST(Setup, SaysWhatItCannotDo) {
   EXPECT_EQ(complaint(from), "/s/slurm.conf has no line NodeName=x9: add it, or name another node");
   from.gpus.clear();
   EXPECT_THAT(complaint(from), HasSubstr("no GPUs are known"));
+  Files without = {{"/s/slurm.conf", "NodeName=n[1-4]\n"}};
+  from = input();
+  from.billing = true;
+  const auto billed = plan_setup(from, reader(without));
+  ASSERT_FALSE(billed);
+  EXPECT_THAT(billed.error().message, HasSubstr("--billing needs slurmdbd"));
   files["/s/aliquot_submit.lua"] = "-- the site's own\n";
   EXPECT_EQ(complaint(input()), "/s/aliquot_submit.lua is there and not ours: move it away");
 }
@@ -291,7 +301,8 @@ RC_GTEST_PROP(Setup, IsIdempotentAndCanBeUndone, ()) {
   maybe("NodeName=DEFAULT Gres=gpu:8");
   conf += "NodeName=n[1-4] CPUs=4\n";
   maybe("PartitionName=main \\\n  Nodes=ALL");
-  maybe("AccountingStorageType=accounting_storage/slurmdbd");
+  const bool accounted = *rc::gen::arbitrary<bool>();
+  if (accounted) conf += "AccountingStorageType=accounting_storage/slurmdbd\n";
   maybe("AccountingStorageTRES=gres/gpu");
   Files files{{"/s/slurm.conf", conf}};
   const auto file = [&](const std::string& path, std::vector<std::string> texts) {
@@ -304,7 +315,7 @@ RC_GTEST_PROP(Setup, IsIdempotentAndCanBeUndone, ()) {
   const Files before = files;
   auto from = input();
   from.version = *rc::gen::element(SlurmVersion{22, 5, 8}, SlurmVersion{24, 11, 0});
-  from.billing = *rc::gen::arbitrary<bool>();
+  from.billing = accounted && *rc::gen::arbitrary<bool>();
   const auto plan = plan_setup(from, reader(files));
   RC_ASSERT(plan.has_value());
   carry_out(files, *plan);

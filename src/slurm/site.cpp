@@ -103,8 +103,8 @@ class Reader {
 
   Result<void> take_partitions(const ConfLine& line, ConfPlace place) {
     const std::string& names = line.words.front().second;
-    const bool is_default_line = names == "DEFAULT";
-    if (is_default_line) {
+    // Whatever its case: Slurm has no partition of this name.
+    if (equals_ignoring_case(names, "DEFAULT")) {
       partition_defaults_.words.insert(partition_defaults_.words.end(), line.words.begin() + 1,
                                        line.words.end());
       return {};

@@ -22,9 +22,24 @@ complete_words() { # words…: what is offered for the last one
   done
 }
 
+@test "every option of slurm's commands is offered" {
+  for command in setup check; do
+    complete_words aliquot slurm "$command" --
+    offered=" ${COMPREPLY[*]} "
+    for option in $("$ALIQUOT_BIN/aliquot" slurm "$command" --help | grep -oE '^ +(-h,)?--[a-z-]+' | sed 's/.*--/--/'); do
+      echo "$command $option: $offered"
+      [[ $offered == *" $option "* ]]
+    done
+  done
+}
+
 @test "commands and policies" {
   complete_words aliquot s
-  [ "${COMPREPLY[*]}" = sim ]
+  [ "${COMPREPLY[*]}" = "sim slurm" ]
+  complete_words aliquot slurm s
+  [ "${COMPREPLY[*]}" = "setup sandbox" ]
+  complete_words aliquot slurm sandbox up --mo
+  [ "${COMPREPLY[*]}" = --model ]
   complete_words aliquot sim re
   [ "${COMPREPLY[*]}" = replay ]
   complete_words "$ALIQUOT_BIN/aliquot" sim replay --policy fg

@@ -18,7 +18,7 @@ gib=$((1 << 30))
 @test "a batch job and its steps are in one share" {
   job=$(submit games 'aliquot-load --mem 5G --seconds 3 --busy 0% & sleep 1; srun aliquot-load --grow --json; wait' --gpu-mem=8G)
   eventually has_state "$job" COMPLETED
-  got=$(number allocated "$BATS_TEST_TMPDIR/out")
+  got=$(number allocated "$SANDBOX/out/$job")
   [[ $got -gt $((gib / 2)) && $got -le $((3 * gib)) ]]
 }
 
@@ -40,8 +40,8 @@ gib=$((1 << 30))
 }
 
 @test "an array and several nodes" {
-  job=$(as games sbatch --parsable --array=0-3 -o "$SANDBOX/array-%a" --gpu-mem=4G --wrap 'aliquot-load --grow --json' 2>/dev/null || true)
-  [[ -n $job ]] || { chmod 1777 "$SANDBOX"; job=$(as games sbatch --parsable --array=0-3 -o "$SANDBOX/array-%a" --gpu-mem=4G --wrap 'aliquot-load --grow --json'); }
+  as games sbatch --wait --array=0-3 -o "$SANDBOX/out/array-%a" --gpu-mem=4G --wrap 'aliquot-load --grow --json'
+  for i in 0 1 2 3; do [[ $(number allocated "$SANDBOX/out/array-$i") -le $((4 * gib)) ]]; done
   run -0 as games srun -N 2 --gpu-mem=4G bash -c 'aliquot-load --grow --json'
   [[ $(grep -c '"allocated"' <<<"$output") -eq 2 ]]
 }
@@ -54,10 +54,11 @@ gib=$((1 << 30))
 @test "the agent takes its jobs up again after kill -9" {
   job=$(submit games 'sleep 3; aliquot-load --grow --json' --gpu-mem=8G -w n1)
   eventually has_state "$job" RUNNING
-  eventually test -n "$(held n1)"
+  holds() { [[ -n $(held n1) ]]; }
+  eventually holds
   kill -9 "$(agent_pid n1)"
   eventually has_state "$job" COMPLETED
-  got=$(number allocated "$BATS_TEST_TMPDIR/out")
+  got=$(number allocated "$SANDBOX/out/$job")
   [[ $got -le $((8 * gib)) && $got -gt $((6 * gib)) ]]
   eventually nothing_held
   healthy
@@ -65,16 +66,18 @@ gib=$((1 << 30))
 
 @test "a step waits for an agent that is being restarted" {
   kill -9 "$(agent_pid n1)"
-  run -0 as games srun -w n1 --gpu-mem=8G aliquot-load --grow --json
+  run as games srun -w n1 --gpu-mem=8G aliquot-load --grow --json
+  echo "$output"
+  [[ $status -eq 0 ]]
   healthy
 }
 
 @test "slurmd's restart does not disturb a job" {
-  job=$(submit games 'sleep 4; aliquot-load --grow --json' --gpu-mem=8G -w n1)
-  eventually has_state "$job" RUNNING
-  "$(sandbox_program)" restart slurmd-n1 --dir "$SANDBOX" </dev/null >/dev/null 2>&1 3>&-
+  job=$(submit games "touch $SANDBOX/out/began; sleep 4; aliquot-load --grow --json" --gpu-mem=8G -w n1)
+  eventually test -e "$SANDBOX/out/began"
+  "$(sandbox_program)" restart --dir "$SANDBOX" slurmd-n1 </dev/null >/dev/null 2>&1 3>&-
   eventually has_state "$job" COMPLETED
-  [[ $(number allocated "$BATS_TEST_TMPDIR/out") -le $((8 * gib)) ]]
+  [[ $(number allocated "$SANDBOX/out/$job") -le $((8 * gib)) ]]
   healthy
 }
 

@@ -1,5 +1,6 @@
 # For tests on a whole Slurm of their own, with simulated GPUs: one sandbox for each file, started in setup_file.
 
+bats_require_minimum_version 1.5.0
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
 # Why there can be no sandbox here, or nothing.
@@ -36,6 +37,7 @@ start_sandbox() {
     cat "$BATS_FILE_TMPDIR/up" >&2
     return 1
   }
+  mkdir -m 1777 "$SANDBOX/out"
   eval "$("$(sandbox_program)" env --dir "$SANDBOX")"
   export SLURM_CONF PATH="$ALIQUOT_BIN:$PATH"
 }
@@ -68,12 +70,11 @@ eventually() {
 field() { scontrol -o show job "$1" | tr ' ' '\n' | sed -n "s/^$2=//p"; }
 has_state() { [[ $(field "$1" JobState) == "$2" ]]; }
 
-# submit USER SCRIPT OPTION…: the job's number; its output goes to $BATS_TEST_TMPDIR/out.
+# submit USER SCRIPT OPTION…: the job's number; its output goes to $SANDBOX/out/JOB.
 submit() {
   local user=$1 script=$2
   shift 2
-  chmod 1777 "$BATS_TEST_TMPDIR"
-  as "$user" sbatch --parsable -o "$BATS_TEST_TMPDIR/out" "$@" --wrap "$script"
+  as "$user" sbatch --parsable -o "$SANDBOX/out/%j" "$@" --wrap "$script"
 }
 
 # number KEY FILE: of aliquot-load's JSON.
@@ -89,8 +90,15 @@ nothing_held() {
 }
 
 # driver NODE: the stand-in driver's own counts.
-driver() { ALIQUOT_STANDIN_STATE=$SANDBOX/$1/run/standin "$ALIQUOT_BIN/../standin/aliquot-standin-ctl" show; }
+driver() {
+  local place
+  for place in "$ALIQUOT_BIN/../standin" "$ALIQUOT_BIN/../lib/aliquot/standin"; do
+    [[ -x $place/aliquot-standin-ctl ]] || continue
+    ALIQUOT_STANDIN_STATE=$SANDBOX/$1/run/standin "$place/aliquot-standin-ctl" show
+    return
+  done
+}
 
 healthy() { ! sinfo -h -N -o %T | grep -qvE '^(idle|mixed|allocated|completing)$'; }
 
-agent_pid() { pgrep -f "aliquot-agent .*$SANDBOX/$1/" | head -1; }
+agent_pid() { pgrep -f "^/[^ ]*/aliquot-agent .*$SANDBOX/$1/" | head -1; }  # not the loop that restarts it

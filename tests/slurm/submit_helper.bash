@@ -27,7 +27,8 @@ booked() {
     sed -n 's/^ *\(TresPer[A-Za-z]*=\)/\1/p' <<<"$show" | sed 's/gres[:/]//; s/^TresPerNode=//'
     sed -n 's/^ *AdminComment=//p' <<<"$show" | sed 's/ *$//'
   } | paste -sd'|'
-  grep -o 'OverSubscribe=NO' <<<"$show" || true
+  # The whole node; newer Slurms, where nothing takes it, say this of every job.
+  ! mixes || grep -o 'OverSubscribe=NO' <<<"$show" || true
 }
 
 # OPTION… -- SENTENCE

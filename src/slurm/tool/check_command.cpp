@@ -1,4 +1,7 @@
 // `aliquot slurm check`.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <boost/json.hpp>
 #include <filesystem>
@@ -48,6 +51,27 @@ void check_here(const Site& site, const Settings& settings, const std::vector<Gp
   }
 }
 
+// libslurm says on stderr, line by line, what it then also returns: not while this lives.
+class Silence {
+ public:
+  Silence() : kept_(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)) {
+    const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (null < 0) return;
+    ::dup2(null, STDERR_FILENO);
+    ::close(null);
+  }
+  Silence(const Silence&) = delete;
+  Silence& operator=(const Silence&) = delete;
+  ~Silence() {
+    if (kept_ < 0) return;
+    ::dup2(kept_, STDERR_FILENO);
+    ::close(kept_);
+  }
+
+ private:
+  int kept_;
+};
+
 std::vector<Check> look(const SiteOptions& options) {
   std::vector<Check> checks;
   auto settings = load_settings(options.config);
@@ -78,6 +102,7 @@ std::vector<Check> look(const SiteOptions& options) {
   checks.push_back(check_munge(read_conf(read_conf_file(slurm_conf).value_or("")).munge_socket));
   if (!input.plugin.empty()) checks.push_back(check_plugin(input.plugin, *version));
   check_here(*site, *settings, gpus, checks);
+  const Silence silence;
   const auto client = open_client({}, slurm_conf);
   if (!client) {
     checks.push_back({"slurmctld", Level::fail, client.error().message,

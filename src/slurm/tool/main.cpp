@@ -20,6 +20,7 @@ namespace aliquot::slurm {
 namespace fs = std::filesystem;
 
 int complain(std::string_view text) {
+  std::fflush(stdout);  // what was said before comes before
   fmt::print(stderr, "aliquot: {}\n", text);
   return kFailed;
 }

@@ -72,13 +72,13 @@ Result<std::vector<GpuGroup>> gpus_here(const std::string& simulate, const Setti
 Result<SetupPlan> make_plan(const Options& options, const Settings& settings,
                             const std::string& slurm_conf) {
   if (options.undo) return plan_undo(slurm_conf, read_conf_file);
-  SetupInput input{.slurm_conf = slurm_conf,
-                   .settings = settings,
-                   .version = TRY(find_version(options.site.slurm_version)),
-                   .gpus = {},
-                   .plugin = find_plugin(options.site.plugin),
-                   .confine = !options.site.no_confine,
-                   .billing = options.billing};
+  SetupInput input;
+  input.slurm_conf = slurm_conf;
+  input.settings = settings;
+  input.version = TRY(find_version(options.site.slurm_version));
+  input.plugin = find_plugin(options.site.plugin);
+  input.confine = !options.site.no_confine;
+  input.billing = options.billing;
   const std::string here = settings.agent.node.empty() ? short_host_name() : settings.agent.node;
   for (const std::string& text : options.gpus) {
     input.gpus.push_back(TRY(parse_gpu_group(text, here)));

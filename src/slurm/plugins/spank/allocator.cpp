@@ -1,5 +1,8 @@
 // In srun, sbatch and salloc, as the user.
+#include <unistd.h>
+
 #include <cstdlib>
+#include <cstring>
 
 #include "slurm/plugins/spank/plugin.hpp"
 
@@ -9,6 +12,10 @@ namespace aliquot::spank {
 void check_request() {
   if (spank_context() != S_CTX_LOCAL || !asked_for_a_share()) return;
   if (std::getenv("SLURM_JOB_ID") == nullptr) return;
+  // Within the job that asked for it Slurm repeats the option to every srun.
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (std::strstr(*variable, "_SLURM_SPANK_OPTION_aliquot_gpu_") != nullptr) return;
+  }
   say("a step runs within its job's share of the GPU: --gpu-mem and --gpu-share are for the job");
 }
 

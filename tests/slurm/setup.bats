@@ -1,0 +1,146 @@
+# `aliquot slurm setup` and `check` on files, without a running Slurm: what is shown, what is changed, what is refused.
+setup() {
+  etc=$BATS_TEST_TMPDIR/etc
+  cd "$BATS_TEST_TMPDIR"
+  mkdir "$etc"
+  chmod 755 "$etc" "$BATS_TEST_TMPDIR"
+  cat >"$etc/slurm.conf" <<'END'
+ClusterName=lab
+SlurmctldHost=ctl
+GresTypes=gpu
+NodeName=n[1-2] CPUs=64 Gres=gpu:h200:4
+PartitionName=main Nodes=ALL Default=YES
+END
+  unset SLURM_CONF ALIQUOT_SLURM_CONFIG
+  : >"$BATS_TEST_TMPDIR/plugin.so"
+}
+
+tool() { "$ALIQUOT_BIN/aliquot" slurm "$@"; }
+set_up() {
+  tool setup --slurm-conf "$etc/slurm.conf" --slurm-version 22.05.8 --plugin "$BATS_TEST_TMPDIR/plugin.so" \
+    --gpus 'n[1-2]=h200:4:143771' "$@"
+}
+
+@test "without --apply it is shown and nothing changes" {
+  cp -r "$etc" before
+  run set_up
+  echo "$output"
+  [ "$status" -eq 0 ]
+  [[ $output == *"+GresTypes=gpu,shard"* ]]
+  [[ $output == *"+++ $etc/gres.conf"* ]]
+  [[ $output == *"Nothing was changed: do it with --apply." ]]
+  diff -r "$etc" before
+}
+
+@test "what is shown is a patch that does what --apply does" {
+  command -v patch >/dev/null || skip "no patch here"
+  cp -r "$etc" other
+  set_up >shown || true
+  set_up --apply
+  (cd other && sed -E "s|^(---\|\+\+\+) $etc/|\1 |" ../shown | grep -v '^note:' | patch -s -p0)
+  rm -r "$etc/aliquot-backup"
+  diff -r "$etc" other
+}
+
+@test "applied twice is once, and undone is as before" {
+  cp -r "$etc" before
+  set_up --apply
+  run set_up --apply
+  echo "$output"
+  [[ ${lines[-1]} == "Nothing to change." ]]
+  # Later it needs no telling.
+  run tool setup --slurm-conf "$etc/slurm.conf" --slurm-version 22.05.8 --plugin "$BATS_TEST_TMPDIR/plugin.so"
+  [[ ${lines[-1]} == "Nothing to change." ]]
+  # The site goes on editing.
+  echo "PartitionName=more Nodes=n1" >>"$etc/slurm.conf"
+  echo "PartitionName=more Nodes=n1" >>before/slurm.conf
+  run tool setup --undo --slurm-conf "$etc/slurm.conf"
+  [[ ${lines[-1]} == "Nothing was changed: do it with --apply." ]]
+  tool setup --undo --apply --slurm-conf "$etc/slurm.conf"
+  ls "$etc/aliquot-backup"/*
+  rm -r "$etc/aliquot-backup"
+  diff -r "$etc" before
+}
+
+@test "backups are what was there" {
+  cp "$etc/slurm.conf" before
+  set_up --apply
+  kept=("$etc"/aliquot-backup/*/*slurm.conf)
+  [ "${#kept[@]}" -eq 1 ]
+  cmp "${kept[0]}" before
+  [ "$(stat -c %a "$etc/aliquot-backup")" = 700 ]
+}
+
+@test "owner and mode stay, and links are followed" {
+  [ "$(id -u)" -eq 0 ] || skip "needs root"
+  mkdir "$etc/real"
+  mv "$etc/slurm.conf" "$etc/real/slurm.conf"
+  ln -s real/slurm.conf "$etc/slurm.conf"
+  chmod 640 "$etc/real/slurm.conf"
+  chgrp games "$etc/real/slurm.conf"
+  set_up --apply
+  [ -L "$etc/slurm.conf" ]
+  [ "$(stat -c '%U %G %a' "$etc/real/slurm.conf")" = "root games 640" ]
+  grep -q shard "$etc/real/slurm.conf"
+}
+
+@test "a folder that others may write is refused" {
+  [ "$(id -u)" -eq 0 ] || skip "needs root"
+  chmod 777 "$etc"
+  run set_up --apply
+  [ "$status" -eq 1 ]
+  [[ ${lines[-1]} == *"can be written by others than its owner: chmod go-w it" ]]
+  chmod 755 "$etc"
+  chown games "$etc"
+  run set_up --apply
+  [ "$status" -eq 1 ]
+  [[ ${lines[-1]} == *"belongs to an ordinary user"* ]]
+  chown root "$etc"
+  ! grep -q shard "$etc/slurm.conf"
+}
+
+@test "mistakes are one line" {
+  refuses() {
+    run tool "${@:2}"
+    echo "$output"
+    [ "$status" -ne 0 ]
+    [[ ${lines[-1]} == "aliquot: "*"$1"* ]]
+  }
+  refuses "no/such: No such file" setup --slurm-conf /no/such --slurm-version 22.05.8 --gpus h200:4:1G
+  refuses "write [NODES=]MODEL:COUNT:MEMORY" setup --slurm-conf "$etc/slurm.conf" --gpus nonsense --slurm-version 22.05.8
+  refuses "has no line NodeName=x1" setup --slurm-conf "$etc/slurm.conf" --gpus x1=h200:4:1G --slurm-version 22.05.8
+  refuses "write 22.05.8" setup --slurm-conf "$etc/slurm.conf" --gpus n1=h200:4:1G --slurm-version new
+  refuses "cannot read the settings" setup --config /no/such
+  refuses "split it into one line" setup --slurm-conf "$etc/slurm.conf" --gpus n1=h200:4:1G --slurm-version 22.05.8
+  refuses "try 'aliquot slurm --help'" setup --nonsense
+  refuses "try 'aliquot slurm --help'" nonsense
+}
+
+@test "the GPUs of this machine are found, and taken for all nodes of the line" {
+  [ -d "$ALIQUOT_BIN/../standin" ] || [ -d "$ALIQUOT_BIN/../lib/aliquot/standin" ] || skip "no stand-in here"
+  printf '[agent]\nnode = "n2"\n' >settings
+  run tool setup --config settings --slurm-conf "$etc/slurm.conf" --slurm-version 24.11.5 --simulate h200:4
+  echo "$output"
+  [ "$status" -eq 0 ]
+  [[ $output == *"+NodeName=n[1-2] Name=gpu Type=h200 File=/dev/nvidia[0-3]"* ]]
+  [[ $output == *"+SelectTypeParameters=CR_Core_Memory,LL_SHARED_GRES"* ]]
+}
+
+@test "check names everything that is wrong, with its cure" {
+  run tool check --slurm-conf "$etc/slurm.conf" --slurm-version 22.05.8 --plugin "$BATS_TEST_TMPDIR/plugin.so"
+  echo "$output"
+  [ "$status" -eq 1 ]
+  [[ $output == *"FAIL  setup"*"no GPUs are known"* ]]
+  set_up --apply
+  run tool check --slurm-conf "$etc/slurm.conf" --slurm-version 22.05.8 --plugin "$BATS_TEST_TMPDIR/plugin.so"
+  echo "$output"
+  [ "$status" -eq 1 ]
+  [[ $output == *"ok    setup"* ]]
+  [[ $output == *"FAIL  plugin"*"does not load"* ]]
+  # Each complaint is followed by what to do.
+  [ "$(grep -c '^FAIL' <<<"$output")" -le "$(grep -c -- '-> ' <<<"$output")" ]
+  sed -i 's/^ConstrainDevices=yes/ConstrainDevices=no/' "$etc/cgroup.conf"
+  run tool check --json --slurm-conf "$etc/slurm.conf" --slurm-version 22.05.8
+  [ "$status" -eq 1 ]
+  [[ $output == '{"well":false,'*"cgroup.conf is not as it should be"* ]]
+}
