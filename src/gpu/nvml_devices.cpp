@@ -37,8 +37,8 @@ Result<NvmlLibrary> NvmlLibrary::load(const std::string& path) {
   }
   NvmlLibrary nvml;
   const char* missing = nullptr;
-  const auto need = [&](const char* name, auto* out) {
-    if (!find(library, name, out) && missing == nullptr) missing = name;
+  const auto need = [&](const char* symbol, auto* out) {
+    if (!find(library, symbol, out) && missing == nullptr) missing = symbol;
   };
   need("nvmlInit_v2", &nvml.init);
   need("nvmlShutdown", &nvml.shutdown);

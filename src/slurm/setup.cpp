@@ -190,7 +190,8 @@ class Planner {
       if (line.find(" --no-confine") != std::string::npos) confine_ = false;
     }
     const auto nodes = by_node(remembered_gpus(gres_conf_.value_or("")), input_.gpus);
-    for (const auto& [name, groups] : nodes) {
+    for (const auto& [node, groups] : nodes) {
+      const std::string& name = node;  // clang 14 captures no structured binding
       const bool known =
           std::ranges::any_of(site_.nodes, [&](const auto& n) { return n.name == name; });
       const bool told = std::ranges::any_of(input_.gpus, [&](const auto& group) {
