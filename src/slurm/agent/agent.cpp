@@ -175,6 +175,9 @@ Result<std::string> Agent::grant(const StepFacts& step, node::Pid stepd) {
 std::string Agent::environment(const Job& job, const StepFacts& step) const {
   std::string lines;
   set(lines, fmt::format("{}={}", node::kMarkVariable, job.mark));
+  // Whole GPUs are Slurm's own affair, and so is what it says of them.
+  const bool whole = std::ranges::all_of(job.info.gpus, &api::GpuHold::whole);
+  if (whole && !parts_.standin) return lines;
   // Those of its job that the step was given: by UUID, since an index means another GPU to who sees
   // only some of them.
   std::string visible;

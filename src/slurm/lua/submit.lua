@@ -99,7 +99,7 @@ local function book_share(request, partition, models)
   return { gres = gres_of(largest, shards_for(request, largest)) }
 end
 
-local function book_whole(request, partition, models)
+local function book_whole(request, partition, models, alone)
   local most, alike = 0, true
   for _, gpu in ipairs(models) do
     most = math.max(most, gpu.most_per_node)
@@ -111,7 +111,8 @@ local function book_whole(request, partition, models)
   end
   local native = ("gpu:%s%s"):format(request.model and models[1].name .. ":" or "",
     plain(request.count))
-  if not site.whole_as_shards then return { native = native } end
+  -- Who has the node to himself meets no shares there.
+  if not site.whole_as_shards or alone then return { native = native } end
   if request.count ~= 1 or not alike then return { native = native, exclusive = true } end
   return { gres = gres_of(request.model and models[1], models[1].shards) }
 end
@@ -154,9 +155,12 @@ local function decide(options, job)
   if not ok then error(request, 0) end
   if not request then return nil end
   local models = candidates(request, job.partitions)
-  if not request.whole then pass_gates(job) end
+  if not request.whole then
+    pass_gates(job)
+    if options.alone then refuse("a part of a GPU does not go with --exclusive: drop one of them") end
+  end
   local book = request.whole and book_whole or book_share
-  local booking = book(request, job.partitions, models)
+  local booking = book(request, job.partitions, models, options.alone)
   booking.by_job = request.by_job
   booking.words = words_of(request)
   return booking
@@ -191,6 +195,7 @@ local function options_of(desc, record)
   options.gpus = read_list(text(desc.tres_per_job) or handed_gpus("GPUS"))
   options.gpus_per_task = read_list(text(desc.tres_per_task) or handed_gpus("GPUS_PER_TASK"))
   options.handed = next(handed) and handed
+  options.alone = desc.shared == 0
   record = record or {}
   options.nodes = number(desc.min_nodes, no_value) or number(record.min_nodes, no_value) or 1
   local per_node = number(desc.ntasks_per_node, no_value16)
@@ -261,6 +266,10 @@ local function move_per_gpu(desc, options)
   if cpus then
     desc.pn_min_cpus = cpus
     desc.min_cpus = math.max(number(desc.min_cpus, no_value) or 1, cpus * options.nodes)
+    -- Or Slurm looks for as many CPUs beside its tasks' own.
+    if number(desc.num_tasks, no_value) and not number(desc.cpus_per_task, no_value16) then
+      desc.cpus_per_task = ceil_div(cpus * options.nodes, desc.num_tasks)
+    end
     desc.cpus_per_tres = ""
   end
   local memory = handed.MEM_PER_GPU or (text(desc.mem_per_tres) or ""):match("gpu[:=](%d+)$")

@@ -115,6 +115,11 @@ Asked asked_in_gres(std::string_view text) {
 Asked asked(const Options& options) {
   // Slurm makes GPUs of these by itself; job_submit.lua leaves them to it, or refuses.
   if (options.has("ntasks-per-gpu") || options.has("gpus-per-socket")) return Asked::other;
+  // Nor are these ours: each task's own GPU, the whole node, and what Slurm refuses.
+  const std::string tasks = options.get("ntasks");
+  if (options.has("gpus-per-task") && !tasks.empty() && tasks != "1") return Asked::other;
+  if (options.has("exclusive")) return Asked::other;
+  if (options.has("cpus-per-gpu") && options.has("cpus-per-task")) return Asked::other;
   if (asked_for_a_share()) return Asked::share;
   auto result = asked_in_gres(options.get("gres"));
   for (const auto& option : kOptions) {
