@@ -61,7 +61,7 @@ setup() {
     run -0 booked $options
     echo "$options: $output"
     if ! mixes; then
-      [[ $output == *"gpu:"*"|aliquot: gpu:"*"1" && $output != *shard* ]]
+      [[ $output == *gpu[:=]*"|aliquot: gpu:"*"1" && $output != *shard* ]]
     elif [[ $options == *h200* ]]; then
       [[ $output == "shard:h200:$all|aliquot: gpu:h200:1" ]]
     else
