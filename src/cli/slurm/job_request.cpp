@@ -305,7 +305,7 @@ int refused(const Voice& voice, const Refusal& refusal) {
 
 void say_options(const OptionSet& options, const Voice& voice) {
   if (voice.level() < 1) return;
-  const std::string line = std::string(20, '-') + ' ' + std::string(20, '-');
+  const std::string line = fmt::format("{0:->20} {0:->20}", "");
   voice.verbose("defined options");
   voice.verbose(line);
   for (const auto& [name, value] : options.given()) {
