@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/text.hpp"
+
 namespace aliquot::cli {
 namespace {
 
