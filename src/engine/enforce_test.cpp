@@ -152,11 +152,13 @@ TEST_F(EnforceTest, StepsHaveWhatTheJobHas) {
   const pid_t child = ::fork();
   if (child == 0) {
     const auto target = "/v1/jobs/" + std::to_string(id) + "/steps";
-    const auto response = post(target, R"({"name":"x"})");
-    const bool there = response.status == 200 &&
-                       response.body.find("libaliquot.so") != std::string::npos &&
-                       response.body.find("ALIQUOT_GRANT=") != std::string::npos &&
-                       response.body.find("CUDA_MPS_PIPE_DIRECTORY=") != std::string::npos;
+    // A job counts as running a moment before its processes are prepared.
+    const bool there = eventually([&] {
+      const auto response = post(target, R"({"name":"x"})");
+      return response.status == 200 && response.body.find("libaliquot.so") != std::string::npos &&
+             response.body.find("ALIQUOT_GRANT=") != std::string::npos &&
+             response.body.find("CUDA_MPS_PIPE_DIRECTORY=") != std::string::npos;
+    });
     ::_exit(there ? 0 : 1);
   }
   int status = -1;
