@@ -1,4 +1,5 @@
 // The parsers behind single options: moments, signals, job ids, --export, --multi-prog, file names.
+#include "base/text.hpp"
 #include "cli/slurm/export.hpp"
 #include "cli/slurm/file_pattern.hpp"
 #include "cli/slurm/job_ids.hpp"
