@@ -281,6 +281,12 @@ void Agent::observe(std::vector<node::GpuView> views) {
   }
 }
 
+void Agent::stop() {
+  std::vector<api::JobInfo> active;
+  for (const auto& [id, job] : jobs_) active.push_back(job.info);
+  parts_.enforcer.stop(active);
+}
+
 api::NodeInfo Agent::view() const {
   api::NodeInfo info;
   info.name = parts_.node.node;

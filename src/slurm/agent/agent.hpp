@@ -55,6 +55,9 @@ class Agent {
   [[nodiscard]] std::vector<node::RunningJob> running() const;
   void observe(std::vector<node::GpuView> views);
 
+  // The agent ends; jobs go on with what they have. Servers that nobody uses do not stay behind.
+  void stop();
+
   [[nodiscard]] api::NodeInfo view() const;
   [[nodiscard]] std::size_t jobs() const { return jobs_.size(); }
 

@@ -253,8 +253,9 @@ Result<void> serve(const Settings& settings, const std::function<void()>& ready)
       spdlog::warn("no samples for the balancer: {}", endpoint.error().message);
     }
   }
-  Daemon daemon(*agent, *devices, sender.get(), node);
-  return daemon.run(settings.agent.socket, ready);
+  const auto done = Daemon(*agent, *devices, sender.get(), node).run(settings.agent.socket, ready);
+  agent->stop();
+  return done;
 }
 
 int run(int argc, char** argv) {
