@@ -60,8 +60,8 @@ std::vector<std::string_view> split_outside_brackets(std::string_view text) {
   std::size_t start = 0;
   int depth = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '[') ++depth;
-    if (text[i] == ']') --depth;
+    if (text[i] == '[' || text[i] == '(') ++depth;
+    if (text[i] == ']' || text[i] == ')') --depth;
     if (text[i] == ',' && depth == 0) {
       parts.push_back(text.substr(start, i - start));
       start = i + 1;

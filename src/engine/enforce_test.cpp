@@ -152,12 +152,15 @@ TEST_F(EnforceTest, StepsHaveWhatTheJobHas) {
   const pid_t child = ::fork();
   if (child == 0) {
     const auto target = "/v1/jobs/" + std::to_string(id) + "/steps";
-    // A job counts as running a moment before its processes are prepared.
+    // A job counts as running a moment before it is prepared; until then there are no steps, and
+    // never one without the limits.
     const bool there = eventually([&] {
       const auto response = post(target, R"({"name":"x"})");
-      return response.status == 200 && response.body.find("libaliquot.so") != std::string::npos &&
-             response.body.find("ALIQUOT_GRANT=") != std::string::npos &&
-             response.body.find("CUDA_MPS_PIPE_DIRECTORY=") != std::string::npos;
+      if (response.status != 200) return false;
+      for (const char* part : {"libaliquot.so", "ALIQUOT_GRANT=", "CUDA_MPS_PIPE_DIRECTORY="}) {
+        if (response.body.find(part) == std::string::npos) ::_exit(2);
+      }
+      return true;
     });
     ::_exit(there ? 0 : 1);
   }

@@ -278,6 +278,7 @@ Result<std::vector<std::string>> StepdExecutor::admit(const StartOrder& order, n
 }
 
 Result<std::vector<std::string>> StepdExecutor::admit_step(const StepOrder& order) {
+  const node::Enforcer::Enforced enforced = TRY(enforcer_.of(order.job));
   const node::Group group{JobId(order.job.id), order.step};
   if (cgroups_.available()) {
     TRY(check_client(order.caller, order.caller_uid));
@@ -290,7 +291,6 @@ Result<std::vector<std::string>> StepdExecutor::admit_step(const StepOrder& orde
     TRY(cgroups_.create(group, limits));
     TRY(cgroups_.add(group, order.caller));
   }
-  const node::Enforcer::Enforced enforced = enforcer_.of(JobId(order.job.id));
   return node::step_environment({.job = order.job,
                                  .spec = order.spec,
                                  .cluster = options_.cluster,

@@ -1,13 +1,13 @@
 #include "node/arbiter.hpp"
 
-#include <pthread.h>
-#include <signal.h>
 #include <spdlog/spdlog.h>
 #include <time.h>
 
 #include <algorithm>
 #include <chrono>
 #include <utility>
+
+#include "node/worker.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -37,16 +37,8 @@ bool wants_gpu(const GpuUsage& use, std::int64_t now) {
 
 }  // namespace
 
-Arbiter::Arbiter(std::filesystem::path grants) : grants_(std::move(grants)) {
-  // Signals are for the loop's thread.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  ::pthread_setname_np(thread_.native_handle(), "aq-arbiter");
-}
+Arbiter::Arbiter(std::filesystem::path grants)
+    : grants_(std::move(grants)), thread_(start_thread("aq-arbiter", [this] { run(); })) {}
 
 Arbiter::~Arbiter() {
   {

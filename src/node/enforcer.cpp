@@ -227,10 +227,17 @@ void Enforcer::recovered() {
   }
 }
 
-Enforcer::Enforced Enforcer::of(JobId job) {
-  const std::lock_guard lock(mutex_);
-  const auto held = held_.find(job);
-  return held == held_.end() ? Enforced{} : held->second.enforced;
+Result<Enforcer::Enforced> Enforcer::of(const api::JobInfo& job) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto held = held_.find(JobId(job.id)); held != held_.end()) {
+      return held->second.enforced;
+    }
+  }
+  if (job.enforcement.empty() && plan(job).watchdog) {
+    return fail(Error::Code::unavailable, "job {} is only just being started: try again", job.id);
+  }
+  return Enforced{};
 }
 
 void Enforcer::suspend(JobId job, bool suspended) { arbiter_.suspend(job, suspended); }

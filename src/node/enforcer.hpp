@@ -66,8 +66,9 @@ class Enforcer {
   // After a start of the daemon: jobs that run on, all of them, then recovered().
   void adopt(const api::JobInfo& job);
   void recovered();
-  // What grant() said, for the steps; empty where there was nothing to hold.
-  [[nodiscard]] Enforced of(JobId job);
+  // What grant() said, for the steps; empty where there was nothing to hold. A job that is to be
+  // held and is not yet is an error: a step must not come before the limits.
+  [[nodiscard]] Result<Enforced> of(const api::JobInfo& job);
   void suspend(JobId job, bool suspended);
   // Nothing if it was not metered.
   [[nodiscard]] std::optional<Measured> measure(JobId job);

@@ -1,6 +1,7 @@
 #include "node/service.hpp"
 
 #include <fcntl.h>
+#include <getopt.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -9,7 +10,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdio>
+#include <string_view>
 #include <utility>
+
+#include "base/text.hpp"
 
 namespace aliquot::node {
 
@@ -24,35 +29,50 @@ fs::path find_part(const std::vector<fs::path>& places, const fs::path& fallback
   return fallback;
 }
 
-Result<std::optional<int>> Background::enter() {
-  std::array<int, 2> pipe{};
-  if (::pipe2(pipe.data(), O_CLOEXEC) != 0) {
-    return fail(Error::Code::unavailable, "cannot make a pipe");
-  }
-  const pid_t child = ::fork();
-  if (child < 0) return fail(Error::Code::unavailable, "cannot fork");
-  if (child == 0) {
-    ::close(pipe[0]);
-    ::setsid();
-    pipe_ = pipe[1];
-    return std::optional<int>();
-  }
-  ::close(pipe[1]);
-  char byte = 0;
-  if (::read(pipe[0], &byte, 1) == 1) return std::optional<int>(0);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return std::optional<int>(1);
+int complain(const std::string& name, std::string_view text) {
+  fmt::print(stderr, "{}: {}\n", name, text);
+  return 1;
 }
 
-void Background::ready() {
-  if (pipe_ < 0) return;
-  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (const int fd : {0, 1, 2}) ::dup2(null, fd);
-  ::close(null);
-  [[maybe_unused]] const auto written = ::write(pipe_, "r", 1);
-  ::close(std::exchange(pipe_, -1));
-}
+namespace {
+
+class Background {
+ public:
+  // The parent's exit status; nothing: we are the child.
+  Result<std::optional<int>> enter() {
+    std::array<int, 2> pipe{};
+    if (::pipe2(pipe.data(), O_CLOEXEC) != 0) {
+      return fail(Error::Code::unavailable, "cannot make a pipe");
+    }
+    const pid_t child = ::fork();
+    if (child < 0) return fail(Error::Code::unavailable, "cannot fork");
+    if (child == 0) {
+      ::close(pipe[0]);
+      ::setsid();
+      pipe_ = pipe[1];
+      return std::optional<int>();
+    }
+    ::close(pipe[1]);
+    char byte = 0;
+    if (::read(pipe[0], &byte, 1) == 1) return std::optional<int>(0);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return std::optional<int>(1);
+  }
+
+  // From here on nobody reads what the child would say.
+  void ready() {
+    if (pipe_ < 0) return;
+    const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (const int fd : {0, 1, 2}) ::dup2(null, fd);
+    ::close(null);
+    [[maybe_unused]] const auto written = ::write(pipe_, "r", 1);
+    ::close(std::exchange(pipe_, -1));
+  }
+
+ private:
+  int pipe_ = -1;
+};
 
 Result<void> open_log(const std::string& name, const std::string& file, const std::string& level) {
   try {
@@ -68,6 +88,69 @@ Result<void> open_log(const std::string& name, const std::string& file, const st
     return fail(Error::Code::unavailable, "cannot log: {}", error.what());
   }
   return {};
+}
+
+}  // namespace
+
+std::optional<int> read_service_options(int argc, char** argv, const Program& program,
+                                        ServiceOptions& options) {
+  enum : int { kConfig = 256, kForeground, kLog, kLevel, kHelp, kVersion };
+  static constexpr std::array<option, 7> kOptions{{
+      {"config", required_argument, nullptr, kConfig},
+      {"foreground", no_argument, nullptr, kForeground},
+      {"log", required_argument, nullptr, kLog},
+      {"log-level", required_argument, nullptr, kLevel},
+      {"help", no_argument, nullptr, kHelp},
+      {"version", no_argument, nullptr, kVersion},
+      {nullptr, 0, nullptr, 0},
+  }};
+  for (int choice = 0; (choice = ::getopt_long(argc, argv, "", kOptions.data(), nullptr)) != -1;) {
+    switch (choice) {
+      case kConfig:
+        options.config = optarg;
+        break;
+      case kForeground:
+        options.foreground = true;
+        break;
+      case kLog:
+        options.log = optarg;
+        break;
+      case kLevel:
+        options.level = optarg;
+        break;
+      case kHelp:
+        std::fputs(program.help, stdout);
+        return 0;
+      case kVersion:
+        fmt::print("{} {}\n", program.name, program.version);
+        return 0;
+      default:
+        return complain(program.name, "try --help");
+    }
+  }
+  if (optind < argc) {
+    return complain(program.name, fmt::format("what is {}? Try --help", quote(argv[optind])));
+  }
+  return std::nullopt;
+}
+
+int run_service(const std::string& name, const ServiceOptions& options,
+                const std::function<Result<void>(const std::function<void()>& ready)>& serve) {
+  std::string log = options.log;
+  Background background;
+  if (!options.foreground) {
+    const auto status = background.enter();
+    if (!status) return complain(name, status.error().message);
+    if (*status) return **status;
+    if (log.empty()) log = "/var/log/" + name + ".log";
+  }
+  if (const auto opened = open_log(name, log, options.level); !opened) {
+    return complain(name, opened.error().message);
+  }
+  const auto done = serve([&] { background.ready(); });
+  if (done) return 0;
+  if (!log.empty()) spdlog::error("{}", done.error().message);
+  return complain(name, done.error().message);
 }
 
 }  // namespace aliquot::node

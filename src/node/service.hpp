@@ -1,5 +1,5 @@
 // What every daemon of ours does at its start: finding its parts, going to the background, opening
-// its log.
+// its log, and saying what went wrong.
 #pragma once
 
 #include <filesystem>
@@ -17,19 +17,29 @@ namespace aliquot::node {
 std::filesystem::path find_part(const std::vector<std::filesystem::path>& places,
                                 const std::filesystem::path& fallback);
 
-// A child goes on in the background, the parent waits until it is ready or has said why not.
-class Background {
- public:
-  // The parent's exit status; nothing: we are the child.
-  Result<std::optional<int>> enter();
-  // From here on nobody reads what the child would say. Does nothing where enter() was not called.
-  void ready();
+// "NAME: TEXT" on stderr; the exit status that goes with it.
+int complain(const std::string& name, std::string_view text);
 
- private:
-  int pipe_ = -1;
+struct ServiceOptions {
+  std::string config = {};
+  std::string log = {};  // empty: stderr, and in the background /var/log/NAME.log
+  std::string level = "info";
+  bool foreground = false;
 };
 
-// spdlog's default, to the file, or to stderr where it is empty.
-Result<void> open_log(const std::string& name, const std::string& file, const std::string& level);
+struct Program {
+  std::string name;
+  std::string version;
+  const char* help;
+};
+// --config, --foreground, --log, --log-level, --help and --version, for daemons that take no
+// others. The exit status where the command line is all there is to do.
+std::optional<int> read_service_options(int argc, char** argv, const Program& program,
+                                        ServiceOptions& options);
+
+// Calls serve, in the background unless told otherwise; the parent waits until serve calls the
+// function it is given, or has ended. An error is said on stderr and in the log. The exit status.
+int run_service(const std::string& name, const ServiceOptions& options,
+                const std::function<Result<void>(const std::function<void()>& ready)>& serve);
 
 }  // namespace aliquot::node

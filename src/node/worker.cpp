@@ -7,16 +7,18 @@
 
 namespace aliquot::node {
 
-Worker::Worker(const std::string& name) {
-  // Signals are for the loop's thread.
+std::thread start_thread(const std::string& name, std::function<void()> run) {
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
+  std::thread thread(std::move(run));
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  ::pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
+  ::pthread_setname_np(thread.native_handle(), name.substr(0, 15).c_str());
+  return thread;
 }
+
+Worker::Worker(const std::string& name) : thread_(start_thread(name, [this] { run(); })) {}
 
 Worker::~Worker() {
   {

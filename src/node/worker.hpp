@@ -11,6 +11,10 @@
 
 namespace aliquot::node {
 
+// With this name (15 characters, as the kernel has it), and deaf to signals: those are for the
+// loop's thread.
+std::thread start_thread(const std::string& name, std::function<void()> run);
+
 class Worker {
  public:
   explicit Worker(const std::string& name);  // at most 15 characters, as the kernel has it

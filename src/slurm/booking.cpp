@@ -21,10 +21,6 @@ std::int64_t ceil_div(std::int64_t numerator, std::int64_t denominator) {
   return numerator / denominator + (numerator % denominator > 0 ? 1 : 0);
 }
 
-core::GpuUnits units_of(const SiteTable& site) {
-  return {site.overcommit, site.mps_per_gpu, site.shards_per_gpu};
-}
-
 // Shards for the memory. What follows in proportion is a proportion of the shards, not of the
 // bytes: halves of a GPU of 140.4 GiB are 70 shards each, so that two fit.
 std::int64_t shards_of_memory(const What& what, const GpuModel& model, const SiteTable& site) {
@@ -165,6 +161,10 @@ Result<Booking> book_whole(const SiteTable& site, std::string_view partition,
 
 }  // namespace
 
+core::GpuUnits units_of(const SiteTable& site) {
+  return {site.overcommit, site.mps_per_gpu, site.shards_per_gpu};
+}
+
 Result<void> check(const SiteTable& site) {
   if (site.overcommit < kWholeGpu || site.overcommit > kMostCompute) {
     return fail(Code::invalid_argument, "share.overcommit is not between 1.0 and 10");
@@ -212,11 +212,13 @@ std::optional<std::int64_t> shards_for(const What& what, const GpuModel& model,
   return std::max({shards_of_memory(what, model, site), compute, std::int64_t{1}});
 }
 
-std::optional<core::Portion> promised(const What& what, std::int64_t booked, const GpuModel& model,
-                                      const SiteTable& site) {
-  auto portion = core::portion_of(what, model.memory, units_of(site));
+std::optional<core::Portion> promised(const What& what, std::int64_t booked, Bytes gpu_memory,
+                                      std::int64_t shards, const core::GpuUnits& units) {
+  auto portion = core::portion_of(what, gpu_memory, units);
   if (!portion) return std::nullopt;
-  portion->memory = std::min(portion->memory, shard_memory(model.memory, model.shards, booked));
+  portion->memory = std::min(portion->memory, shard_memory(gpu_memory, shards, booked));
+  portion->compute = std::min(
+      portion->compute, Compute(units.compute_limit.value() * std::min(booked, shards) / shards));
   return portion;
 }
 

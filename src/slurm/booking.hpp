@@ -58,16 +58,18 @@ struct SiteTable {
 // Whether the numbers make sense, and stay where Lua's are exact.
 Result<void> check(const SiteTable& site);
 
+core::GpuUnits units_of(const SiteTable& site);
+
 using What = std::variant<core::WholeGpu, core::Amounts, core::Tickets>;
 
 // The shards that `what` books on a GPU of this model; nothing where it is more than that GPU.
 std::optional<std::int64_t> shards_for(const What& what, const GpuModel& model,
                                        const SiteTable& site);
 
-// What a job that booked so many shards may take there: what it asked for, and of memory that
-// follows in proportion no more than was booked. Nothing where it is more than that GPU.
-std::optional<core::Portion> promised(const What& what, std::int64_t booked, const GpuModel& model,
-                                      const SiteTable& site);
+// What a job that booked so many of a GPU's shards may take there: what it asked for, and no more
+// than was booked. Nothing where it is more than that GPU.
+std::optional<core::Portion> promised(const What& what, std::int64_t booked, Bytes gpu_memory,
+                                      std::int64_t shards, const core::GpuUnits& units);
 
 struct Booking {
   enum class Kind : std::uint8_t {

@@ -89,10 +89,13 @@ TEST(Shards, AllOfThemAreTheWholeGpu) {
 TEST(Promised, IsWhatWasAskedWithinWhatIsBooked) {
   const auto site = h200_site();
   const auto& gpu = site.models.front();
-  EXPECT_EQ(promised(mem(gib(8)), 8, gpu, site), (core::Portion{gib(8), Compute(569)}));
-  EXPECT_EQ(promised(share(5'000), 70, gpu, site), (core::Portion{kShard * 70, Compute(5'000)}));
-  EXPECT_EQ(promised(mps(100), 140, gpu, site), (core::Portion{kH200, kWholeGpu}));
-  EXPECT_EQ(promised(mps(101), 140, gpu, site), std::nullopt);
+  EXPECT_EQ(promised(mem(gib(8)), 8, gpu.memory, gpu.shards, units_of(site)),
+            (core::Portion{gib(8), Compute(569)}));
+  EXPECT_EQ(promised(share(5'000), 70, gpu.memory, gpu.shards, units_of(site)),
+            (core::Portion{kShard * 70, Compute(5'000)}));
+  EXPECT_EQ(promised(mps(100), 140, gpu.memory, gpu.shards, units_of(site)),
+            (core::Portion{kH200, kWholeGpu}));
+  EXPECT_EQ(promised(mps(101), 140, gpu.memory, gpu.shards, units_of(site)), std::nullopt);
 }
 
 TEST(Book, WritesPlainShards) {
@@ -208,7 +211,7 @@ RC_GTEST_PROP(BookingProperty, WhatFitsIntoTheShardsFitsOnTheGpu, ()) {
     RC_ASSERT(*n <= gpu.shards);
     if (used + *n > gpu.shards) continue;
     used += *n;
-    const auto portion = promised(what, *n, gpu, site).value();
+    const auto portion = promised(what, *n, gpu.memory, gpu.shards, units_of(site)).value();
     sum.memory += portion.memory;
     sum.compute += portion.compute;
   }
@@ -222,7 +225,8 @@ RC_GTEST_PROP(BookingProperty, WhoAsksForAllHasItToHimself, ()) {
   for (const auto& what : {What(WholeGpu{}), mps(site.mps_per_gpu), shard(site.shards_per_gpu),
                            share(kWholeGpu.value()), mem(gpu.memory)}) {
     RC_ASSERT(shards_for(what, gpu, site).value() == gpu.shards);
-    RC_ASSERT(promised(what, gpu.shards, gpu, site)->memory == gpu.memory);
+    RC_ASSERT(promised(what, gpu.shards, gpu.memory, gpu.shards, units_of(site))->memory ==
+              gpu.memory);
   }
 }
 

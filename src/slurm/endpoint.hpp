@@ -3,23 +3,19 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
 #include "slurm/samples.hpp"
 #include "slurm/settings.hpp"
+#include "slurm/site.hpp"
 
 namespace aliquot::slurm {
 
-// What samples need of slurm.conf.
-struct ConfExcerpt {
-  std::vector<std::string> controllers;  // addresses where given, else names
-  std::string munge_socket;              // empty: munge's default
-};
-ConfExcerpt read_conf(std::string_view text);
+std::vector<std::string> controllers(const Site& site);  // addresses where given, else names
+std::string munge_socket(const Site& site);              // empty: munge's default
 
-// slurm.conf and what it includes. Where there is none, the one that slurmd has fetched.
+// By slurm.conf; where there is none, by the one that slurmd has fetched.
 Result<SampleEndpoint> find_endpoint(const Settings& settings);
 
 }  // namespace aliquot::slurm

@@ -10,21 +10,6 @@ namespace {
 
 constexpr std::int64_t kMostGpus = 1024;
 
-// At the commas that are not in parentheses.
-std::vector<std::string_view> split_outside(std::string_view text) {
-  std::vector<std::string_view> parts;
-  int depth = 0;
-  std::size_t from = 0;
-  for (std::size_t i = 0; i <= text.size(); ++i) {
-    if (i < text.size() && text[i] == '(') ++depth;
-    if (i < text.size() && text[i] == ')') --depth;
-    if (i < text.size() && (text[i] != ',' || depth > 0)) continue;
-    if (i > from) parts.push_back(text.substr(from, i - from));
-    from = i + 1;
-  }
-  return parts;
-}
-
 tl::unexpected<Error> not_understood(std::string_view text) {
   return fail(Error::Code::invalid_argument, "cannot read {} as what a job holds of a node",
               quote(text));
@@ -86,8 +71,8 @@ Result<std::vector<std::int64_t>> parse_index_list(std::string_view text) {
 
 Result<std::vector<GresHold>> parse_gres_detail(std::string_view text) {
   std::vector<GresHold> holds;
-  for (const std::string_view part : split_outside(text)) {
-    if (part == "(null)") continue;
+  for (const std::string_view part : split_outside_brackets(text)) {
+    if (part.empty() || part == "(null)") continue;
     holds.push_back(TRY(parse_one(part.starts_with("gres/") ? part.substr(5) : part)));
   }
   return holds;

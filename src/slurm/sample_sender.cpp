@@ -11,6 +11,7 @@
 #include <optional>
 #include <thread>
 
+#include "node/worker.hpp"
 #include "slurm/munge.hpp"
 #include "slurm/samples.hpp"
 
@@ -84,7 +85,7 @@ class SampleSender::Worker {
  public:
   explicit Worker(SampleEndpoint to) : munge_socket_(std::move(to.munge_socket)) {
     for (auto& host : to.hosts) targets_.push_back(std::make_unique<Target>(host, to.port));
-    thread_ = std::thread([this] { run(); });
+    thread_ = node::start_thread("aq-samples", [this] { run(); });
   }
   ~Worker() {
     {

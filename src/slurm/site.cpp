@@ -47,12 +47,15 @@ class Reader {
         TRY(add(included(path, line.include), depth + 1));
         continue;
       }
-      TRY(take(line, {index, i}));
+      order_.push_back({index, i});
     }
     return {};
   }
 
+  Site keys() { return std::move(site_); }
+
   Result<Site> finish() {
+    for (const ConfPlace place : order_) TRY(take(ConfLine(site_.line(place)), place));
     for (auto& [partition, nodes] : partition_nodes_) {
       site_.partitions[partition].nodes = TRY(resolve(nodes));
     }
@@ -153,6 +156,7 @@ class Reader {
 
   const ReadFile& read_;
   Site site_;
+  std::vector<ConfPlace> order_;  // in which Slurm reads them
   std::string default_gres_;
   ConfLine partition_defaults_;
   std::map<std::string, ConfLine> sets_;
@@ -207,6 +211,17 @@ std::optional<std::string> Site::get(std::string_view key) const {
   return place ? line(*place).get(key) : std::nullopt;
 }
 
+std::vector<std::string> Site::all(std::string_view key) const {
+  std::vector<std::string> values;
+  for (const ConfFile& file : files) {
+    for (const ConfLine& entry : file.entries) {
+      if (has_subject(entry)) continue;
+      if (auto value = entry.get(key)) values.push_back(std::move(*value));
+    }
+  }
+  return values;
+}
+
 std::string Site::folder() const { return fs::path(files.front().path).parent_path().string(); }
 
 std::string Site::plugstack_path() const {
@@ -218,6 +233,12 @@ Result<Site> read_site(const std::string& slurm_conf, const ReadFile& read) {
   Reader reader(read);
   TRY(reader.add(slurm_conf, 0));
   return reader.finish();
+}
+
+Result<Site> read_keys(const std::string& slurm_conf, const ReadFile& read) {
+  Reader reader(read);
+  TRY(reader.add(slurm_conf, 0));
+  return reader.keys();
 }
 
 Result<GpuGroup> parse_gpu_group(std::string_view text, const std::string& here) {

@@ -69,6 +69,8 @@ struct Site {
   // The value that counts of a key that stands alone, and where it is.
   [[nodiscard]] std::optional<std::string> get(std::string_view key) const;
   [[nodiscard]] std::optional<ConfPlace> find(std::string_view key) const;
+  // Of a key that may stand there several times.
+  [[nodiscard]] std::vector<std::string> all(std::string_view key) const;
   [[nodiscard]] const ConfLine& line(ConfPlace place) const {
     return files[place.file].entries[place.entry];
   }
@@ -81,6 +83,10 @@ using ReadFile = std::function<Result<std::string>(const std::string& path)>;
 
 // `read` gives a file's text. An included file that is not there is an error, as for Slurm.
 Result<Site> read_site(const std::string& slurm_conf, const ReadFile& read);
+
+// The same without nodes and partitions, for who asks for keys alone and must not stumble over the
+// rest.
+Result<Site> read_keys(const std::string& slurm_conf, const ReadFile& read);
 
 // GPUs of one model on some nodes.
 struct GpuGroup {

@@ -1,7 +1,6 @@
 // aliquotd: reads its options and settings, says what is wrong with them, and runs the daemon.
 #include <getopt.h>
 #include <pwd.h>
-#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,10 +37,7 @@ usage: aliquotd [option…]
 Run by root it serves every user of the machine, run by anyone else that user alone.
 )";
 
-int say(std::string_view text) {
-  fmt::print(stderr, "aliquotd: {}\n", text);
-  return 1;
-}
+int say(std::string_view text) { return node::complain("aliquotd", text); }
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -176,28 +172,15 @@ int run(int argc, char** argv) {
       node::find_part({"../standin", "../lib/aliquot/standin"}, "/usr/lib/aliquot/standin");
   options.commands = node::find_part({"../libexec/aliquot/commands"}, "");
 
-  node::Background background;
-  if (!foreground) {
-    const auto status = background.enter();
-    if (!status) return say(status.error().message);
-    if (*status) return **status;
-  }
   std::string log = options.settings.log_file;
   if (log.empty() && !foreground) {
     std::error_code error;
     fs::create_directories(options.state, error);
     log = options.state / "aliquotd.log";
   }
-  if (const auto opened = node::open_log("aliquotd", log, options.settings.log_level); !opened) {
-    return say(opened.error().message);
-  }
-
-  const auto done = run_daemon(options, [&] { background.ready(); });
-  if (!done) {
-    if (!log.empty()) spdlog::error("{}", done.error().message);
-    return say(done.error().message);
-  }
-  return 0;
+  return node::run_service(
+      "aliquotd", {.log = log, .level = options.settings.log_level, .foreground = foreground},
+      [&](const std::function<void()>& ready) { return run_daemon(options, ready); });
 }
 
 }  // namespace

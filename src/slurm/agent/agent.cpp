@@ -198,7 +198,8 @@ std::string Agent::environment(const Job& job, const StepFacts& step) const {
                            "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"}) {
     lines += fmt::format("unset {}\n", name);
   }
-  const node::Enforcer::Enforced enforced = parts_.enforcer.of(JobId(job.info.id));
+  const node::Enforcer::Enforced enforced =
+      parts_.enforcer.of(job.info).value_or(node::Enforcer::Enforced{});
   for (const std::string& assignment : enforced.environment) set(lines, assignment);
   if (!enforced.preload.empty()) lines += fmt::format("prepend LD_PRELOAD={}\n", enforced.preload);
   if (parts_.standin) {
@@ -274,9 +275,8 @@ std::vector<node::RunningJob> Agent::running() const {
   return running;
 }
 
-void Agent::observe(std::vector<node::GpuView> views) {
-  views_ = std::move(views);
-  for (const node::Escape& escape : parts_.enforcer.inspect(views_)) {
+void Agent::observe(const std::vector<node::GpuView>& views) {
+  for (const node::Escape& escape : parts_.enforcer.inspect(views)) {
     spdlog::warn("job {}: {}", escape.job, escape.what);
   }
 }
@@ -285,41 +285,6 @@ void Agent::stop() {
   std::vector<api::JobInfo> active;
   for (const auto& [id, job] : jobs_) active.push_back(job.info);
   parts_.enforcer.stop(active);
-}
-
-api::NodeInfo Agent::view() const {
-  api::NodeInfo info;
-  info.name = parts_.node.node;
-  for (const gpu::Device& device : parts_.node.devices) {
-    api::GpuInfo gpu;
-    gpu.index = device.index;
-    gpu.uuid = device.gpu.id.value();
-    gpu.model = device.gpu.model;
-    gpu.simulated = device.simulated;
-    gpu.memory = device.gpu.memory.value();
-    gpu.compute_limit = parts_.node.share.overcommit.value();
-    for (const auto& [id, job] : jobs_) {
-      for (const api::GpuHold& hold : job.info.gpus) {
-        if (hold.uuid != gpu.uuid) continue;
-        gpu.jobs.push_back(id.value());
-        gpu.memory_granted += hold.memory;
-        gpu.compute_granted += hold.compute;
-        gpu.whole = gpu.whole || hold.whole;
-      }
-    }
-    const auto seen = std::ranges::find_if(
-        views_, [&](const node::GpuView& view) { return view.sample.id == device.gpu.id; });
-    if (seen == views_.end()) {
-      gpu.stale = true;
-    } else {
-      gpu.health = seen->sample.health == core::Health::ok ? "ok" : "unusable";
-      gpu.utilisation = seen->sample.utilisation.value();
-      gpu.memory_used = seen->sample.memory_used.value();
-      gpu.processes = seen->processes;
-    }
-    info.gpus.push_back(std::move(gpu));
-  }
-  return info;
 }
 
 }  // namespace aliquot::slurm

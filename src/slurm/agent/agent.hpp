@@ -53,12 +53,11 @@ class Agent {
   void look_after();
   // For node::look_at_gpus, and what it saw: finds who is outside of a job's limits.
   [[nodiscard]] std::vector<node::RunningJob> running() const;
-  void observe(std::vector<node::GpuView> views);
+  void observe(const std::vector<node::GpuView>& views);
 
   // The agent ends; jobs go on with what they have. Servers that nobody uses do not stay behind.
   void stop();
 
-  [[nodiscard]] api::NodeInfo view() const;
   [[nodiscard]] std::size_t jobs() const { return jobs_.size(); }
 
   // The job in whose cgroup a process is, by Slurm's own names; v1 and v2.
@@ -85,7 +84,6 @@ class Agent {
 
   Parts parts_;
   std::map<JobId, Job> jobs_;
-  std::vector<node::GpuView> views_;
 };
 
 }  // namespace aliquot::slurm

@@ -6,6 +6,7 @@
 
 #include "base/text.hpp"
 #include "core/request_parse.hpp"
+#include "slurm/booking.hpp"
 #include "slurm/gres.hpp"
 
 namespace aliquot::slurm {
@@ -40,19 +41,21 @@ void take_shards(api::GpuHold& hold, std::int64_t shards, const ShareSettings& s
 
 void take_request(api::GpuHold& hold, const core::GpuRequest& request, std::int64_t booked,
                   const NodeGpus& node) {
+  const Bytes memory(hold.memory);
+  const std::int64_t all = shards_of(memory, node.share.unit);
+  take_shards(hold, booked, node.share);
   if (std::holds_alternative<core::WholeGpu>(request.what)) {
     // Booked as all of its shards, where Slurm mixes whole GPUs with shards.
-    hold.whole = booked >= shards_of(Bytes(hold.memory), node.share.unit);
-    if (!hold.whole) take_shards(hold, booked, node.share);
+    hold.whole = booked >= all;
+    if (hold.whole) hold.compute = kWholeGpu.value();
     return;
   }
-  const auto portion = core::portion_of(request.what, Bytes(hold.memory),
-                                        {.compute_limit = node.share.overcommit,
-                                         .mps = node.share.mps_per_gpu,
-                                         .shards = node.share.shards_per_gpu});
-  take_shards(hold, booked, node.share);
+  const auto portion = promised(request.what, booked, memory, all,
+                                {.compute_limit = node.share.overcommit,
+                                 .mps = node.share.mps_per_gpu,
+                                 .shards = node.share.shards_per_gpu});
   if (!portion) return;
-  hold.memory = std::min(hold.memory, portion->memory.value());
+  hold.memory = portion->memory.value();
   hold.compute = std::clamp<std::int64_t>(portion->compute.value(), 1, kWholeGpu.value());
 }
 

@@ -2,7 +2,6 @@
 //
 // The loop answers requests; one worker is the agent's, since it waits for slurmctld and for MPS;
 // another asks the driver, which takes its time, too.
-#include <getopt.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
@@ -14,9 +13,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
-#include <cstdio>
 
-#include "api/json.hpp"
 #include "base/text.hpp"
 #include "net/server.hpp"
 #include "node/folder.hpp"
@@ -37,23 +34,20 @@ using boost::system::error_code;
 constexpr auto kSampleEvery = std::chrono::seconds(1);
 constexpr auto kLookEvery = std::chrono::milliseconds(250);
 
-constexpr const char* kHelp =
+const node::Program kProgram{
+    "aliquot-agent", ALIQUOT_VERSION,
     R"(aliquot-agent - holds the Slurm jobs of this node to their shares of its GPUs
 
 usage: aliquot-agent [option…]
 
-  --config FILE   read the settings from here (/etc/aliquot/slurm.toml)
-  --foreground    stay in the foreground, log to stderr
-  --log FILE      log there (/var/log/aliquot-agent.log)
+  --config FILE       read the settings from here (/etc/aliquot/slurm.toml)
+  --foreground        stay in the foreground, log to stderr
+  --log FILE          log to this file (in the background: /var/log/aliquot-agent.log)
+  --log-level LEVEL   debug, info, warn or error (info)
   --help, --version
 
 Runs as root beside slurmd. Jobs go on without it, and are held again when it is back.
-)";
-
-int say(std::string_view text) {
-  fmt::print(stderr, "aliquot-agent: {}\n", text);
-  return 1;
-}
+)"};
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -98,9 +92,6 @@ class Daemon {
     const bool step = what == "POST /v1/slurm/grant" || what == "POST /v1/slurm/exit";
     if (step && request.peer.uid != ::geteuid()) {
       return respond({403, "only slurmstepd may ask for a job's share\n", "text/plain"});
-    }
-    if (what == "GET /v1/slurm/node") {
-      return work([this] { return net::Response{200, api::to_json(agent_.view())}; }, respond);
     }
     if (what == "GET /v1/slurm/agent") {
       return work(
@@ -163,8 +154,7 @@ class Daemon {
           spdlog::warn("cannot sample the GPUs: {}", views.error().message);
         } else {
           report(*views);
-          worker_.post(
-              [this, views = std::move(*views)]() mutable { agent_.observe(std::move(views)); });
+          worker_.post([this, views = std::move(*views)] { agent_.observe(views); });
         }
       });
     });
@@ -259,58 +249,15 @@ Result<void> serve(const Settings& settings, const std::function<void()>& ready)
 }
 
 int run(int argc, char** argv) {
-  enum : int { kConfig = 256, kForeground, kLog, kHelpOption, kVersion };
-  static constexpr std::array<option, 6> kOptions{{
-      {"config", required_argument, nullptr, kConfig},
-      {"foreground", no_argument, nullptr, kForeground},
-      {"log", required_argument, nullptr, kLog},
-      {"help", no_argument, nullptr, kHelpOption},
-      {"version", no_argument, nullptr, kVersion},
-      {nullptr, 0, nullptr, 0},
-  }};
-  std::string config;
-  std::string log = "/var/log/aliquot-agent.log";
-  bool foreground = false;
-  for (int choice = 0; (choice = ::getopt_long(argc, argv, "", kOptions.data(), nullptr)) != -1;) {
-    switch (choice) {
-      case kConfig:
-        config = optarg;
-        break;
-      case kForeground:
-        foreground = true;
-        break;
-      case kLog:
-        log = optarg;
-        break;
-      case kHelpOption:
-        std::fputs(kHelp, stdout);
-        return 0;
-      case kVersion:
-        fmt::print("aliquot-agent {}\n", ALIQUOT_VERSION);
-        return 0;
-      default:
-        return say("try --help");
-    }
+  node::ServiceOptions options;
+  if (const auto status = node::read_service_options(argc, argv, kProgram, options)) return *status;
+  const auto settings = load_settings(options.config);
+  if (!settings) return node::complain(kProgram.name, settings.error().message);
+  if (::geteuid() != 0) {
+    return node::complain(kProgram.name, "it must be root's: slurmstepd trusts nobody else");
   }
-  if (optind < argc) return say(fmt::format("what is {}? Try --help", quote(argv[optind])));
-  const auto settings = load_settings(config);
-  if (!settings) return say(settings.error().message);
-  if (::geteuid() != 0) return say("it must be root's: slurmstepd trusts nobody else");
-  node::Background background;
-  if (!foreground) {
-    const auto status = background.enter();
-    if (!status) return say(status.error().message);
-    if (*status) return **status;
-  }
-  if (const auto opened = node::open_log("aliquot-agent", foreground ? "" : log, "info"); !opened) {
-    return say(opened.error().message);
-  }
-  const auto done = serve(*settings, [&] { background.ready(); });
-  if (!done) {
-    if (!foreground) spdlog::error("{}", done.error().message);
-    return say(done.error().message);
-  }
-  return 0;
+  return node::run_service(kProgram.name, options,
+                           [&](const auto& ready) { return serve(*settings, ready); });
 }
 
 }  // namespace

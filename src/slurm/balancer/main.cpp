@@ -1,6 +1,5 @@
 // aliquot-balancer: reads its options and settings, says what is wrong with them, and runs the
 // loop.
-#include <getopt.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
@@ -23,7 +22,8 @@
 namespace aliquot::slurm {
 namespace {
 
-constexpr const char* kHelp =
+const node::Program kProgram{
+    "aliquot-balancer", ALIQUOT_VERSION,
     R"(aliquot-balancer - has Slurm prefer the nodes whose GPUs are least busy
 
 usage: aliquot-balancer [option…]
@@ -36,59 +36,7 @@ usage: aliquot-balancer [option…]
 
 It runs beside slurmctld, as root or as SlurmUser. SIGTERM ends it and gives every node back the
 weight that slurm.conf says.
-)";
-
-int say(std::string_view text) {
-  fmt::print(stderr, "aliquot-balancer: {}\n", text);
-  return 1;
-}
-
-struct Options {
-  std::string config;
-  std::string log;
-  std::string level = "info";
-  bool foreground = false;
-};
-
-// The exit status, where the command line is all there is to do.
-std::optional<int> read_options(int argc, char** argv, Options& options) {
-  enum : int { kConfig = 256, kForeground, kLog, kLevel, kHelpOption, kVersion };
-  static constexpr std::array<option, 7> kOptions{{
-      {"config", required_argument, nullptr, kConfig},
-      {"foreground", no_argument, nullptr, kForeground},
-      {"log", required_argument, nullptr, kLog},
-      {"log-level", required_argument, nullptr, kLevel},
-      {"help", no_argument, nullptr, kHelpOption},
-      {"version", no_argument, nullptr, kVersion},
-      {nullptr, 0, nullptr, 0},
-  }};
-  for (int choice = 0; (choice = ::getopt_long(argc, argv, "", kOptions.data(), nullptr)) != -1;) {
-    switch (choice) {
-      case kConfig:
-        options.config = optarg;
-        break;
-      case kForeground:
-        options.foreground = true;
-        break;
-      case kLog:
-        options.log = optarg;
-        break;
-      case kLevel:
-        options.level = optarg;
-        break;
-      case kHelpOption:
-        std::fputs(kHelp, stdout);
-        return 0;
-      case kVersion:
-        fmt::print("aliquot-balancer {}\n", ALIQUOT_VERSION);
-        return 0;
-      default:
-        return say("try --help");
-    }
-  }
-  if (optind < argc) return say(fmt::format("what is {}? Try --help", quote(argv[optind])));
-  return std::nullopt;
-}
+)"};
 
 // Before any thread starts: all of them inherit the mask.
 int open_signals() {
@@ -100,7 +48,7 @@ int open_signals() {
   return ::signalfd(-1, &set, SFD_CLOEXEC);
 }
 
-Result<void> serve(const Settings& settings, node::Background& background) {
+Result<void> serve(const Settings& settings, const std::function<void()>& ready) {
   const auto mode = TRY(parse_balance_mode(settings.balancer.mode));
   const auto endpoint = TRY(find_endpoint(settings));
   auto receiver =
@@ -109,36 +57,23 @@ Result<void> serve(const Settings& settings, node::Background& background) {
   auto client = TRY(open_client({}, settings.slurm.conf));
   spdlog::info("aliquot-balancer {} for Slurm {}: mode {}, UDP port {}", ALIQUOT_VERSION,
                client->version(), settings.balancer.mode, receiver.port());
-  background.ready();
+  ready();
   const SystemClock clock;
-  return run_loop(receiver, *client, {mode, settings.balancer.state}, clock, stop);
+  TRY(run_loop(receiver, *client, {mode, settings.balancer.state}, clock, stop));
+  spdlog::info("the nodes have their own weights again");
+  return {};
 }
 
 int run(int argc, char** argv) {
-  Options options;
-  if (const auto status = read_options(argc, argv, options)) return *status;
+  node::ServiceOptions options;
+  if (const auto status = node::read_service_options(argc, argv, kProgram, options)) return *status;
   const auto settings = load_settings(options.config);
-  if (!settings) return say(settings.error().message);
-  node::Background background;
-  if (!options.foreground) {
-    const auto parent = background.enter();
-    if (!parent) return say(parent.error().message);
-    if (*parent) return **parent;
-    if (options.log.empty()) options.log = "/var/log/aliquot-balancer.log";
-  }
-  if (const auto opened = node::open_log("aliquot-balancer", options.log, options.level); !opened) {
-    return say(opened.error().message);
-  }
-  const auto served = serve(*settings, background);
-  if (!served) {
-    if (!options.log.empty()) spdlog::error("{}", served.error().message);
-    say(served.error().message);
-  } else {
-    spdlog::info("the nodes have their own weights again");
-  }
+  if (!settings) return node::complain(kProgram.name, settings.error().message);
+  const int status = node::run_service(kProgram.name, options,
+                                       [&](const auto& ready) { return serve(*settings, ready); });
   spdlog::default_logger()->flush();
   std::fflush(nullptr);
-  ::_exit(served ? 0 : 1);  // libslurm may have threads that wait for slurmctld
+  ::_exit(status);  // libslurm may have threads that wait for slurmctld
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ std::vector<Check> look(const SiteOptions& options) {
   if (!site) return checks;
   const auto gres = read_conf_file(site->folder() + "/gres.conf");
   const auto gpus = remembered_gpus(gres.value_or(""));
-  checks.push_back(check_munge(read_conf(read_conf_file(slurm_conf).value_or("")).munge_socket));
+  checks.push_back(check_munge(munge_socket(*site)));
   if (!input.plugin.empty()) checks.push_back(check_plugin(input.plugin, *version));
   check_here(*site, *settings, gpus, checks);
   const Silence silence;
