@@ -63,6 +63,15 @@ std::vector<const GpuModel*> models_of(const SiteTable& site, std::string_view p
   return models;
 }
 
+// Whether all of them are so; one that is not in the table is not.
+bool all_are(const SiteTable& site, std::string_view partitions,
+             bool (*so)(const Partition& partition)) {
+  return std::ranges::all_of(split(partitions, ','), [&](std::string_view name) {
+    const auto partition = std::ranges::find(site.partitions, name, &Partition::name);
+    return partition != site.partitions.end() && so(*partition);
+  });
+}
+
 std::string names_of(const std::vector<const GpuModel*>& models) {
   std::vector<std::string_view> names;
   names.reserve(models.size());
@@ -146,7 +155,8 @@ Result<Booking> book_whole(const SiteTable& site, std::string_view partition,
                 "{} GPUs of one node are more than any of the partition {} has: write at most {}",
                 by_node->count, quote(partition), most);
   }
-  if (!site.whole_as_shards) return booking;
+  const bool alone = all_are(site, partition, [](const Partition& p) { return !p.shared; });
+  if (!site.whole_as_shards || alone) return booking;
   const auto shards = models.front()->shards;
   const bool alike =
       std::ranges::all_of(models, [&](const auto* model) { return model->shards == shards; });
@@ -224,9 +234,13 @@ std::optional<core::Portion> promised(const What& what, std::int64_t booked, Byt
 
 Result<Booking> book(const SiteTable& site, std::string_view partition,
                      const core::GpuOptions& options) {
+  if (partition.empty()) partition = site.default_partition;
+  if (all_are(site, partition, [](const Partition& p) { return p.foreign; })) {
+    if (!options.gpu_mem && !options.gpu_share) return Booking{.kind = Booking::Kind::native};
+    return fail(Code::unsupported, "the GPUs of the partition {} are not shared", quote(partition));
+  }
   const auto request = TRY(core::parse_gpu_options(options));
   if (!request) return Booking{};
-  if (partition.empty()) partition = site.default_partition;
   const auto models = TRY(candidates(site, partition, *request));
   if (!std::holds_alternative<core::WholeGpu>(request->what)) {
     return book_share(site, partition, *request, models);

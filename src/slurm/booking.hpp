@@ -31,6 +31,8 @@ struct GpuModel {
 struct Partition {
   std::string name;
   std::vector<std::string> models;  // names of GpuModel
+  bool shared = true;               // whether a share can be on a node of it
+  bool foreign = false;             // has GPUs, and none of them is ours
 };
 
 // Where shares are given: shell patterns, of which one must match; none: everywhere.
@@ -50,8 +52,8 @@ struct SiteTable {
   std::int64_t mps_per_gpu = 100;   // what a user's mps:P counts in
   std::int64_t shards_per_gpu = 8;  // what a user's shard:K counts in
   Gates gates = {};
-  // Slurm before 23.11.5 puts gpu jobs on GPUs that hold shards: there a whole GPU is all of its
-  // shards, and several whole GPUs take the whole node.
+  // Slurm before 23.11.5 puts gpu jobs on GPUs that hold shards: where there may be shares, a whole
+  // GPU is all of its shards, and several whole GPUs take the whole node.
   bool whole_as_shards = false;
 };
 
@@ -87,7 +89,7 @@ struct Booking {
 
 // What a job with these options books in this partition: one name, several with commas, or none
 // for the default. The options are as Slurm carries them: --gpus-per-node is part of --gres there.
-// The gates are not asked.
+// The gates are not asked. GPUs that are not ours are left to Slurm, without words.
 Result<Booking> book(const SiteTable& site, std::string_view partition,
                      const core::GpuOptions& options);
 

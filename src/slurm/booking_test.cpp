@@ -150,6 +150,28 @@ TEST(Book, WholeGpusAreSlurmsOwnUnlessItMixesThem) {
   EXPECT_EQ(booked(site, "main", {.gpus = "2", .nodes = 2}), "shard:140 for gpu:1");
 }
 
+TEST(Book, WhereNothingIsSharedWholeGpusAreSlurmsOwn) {
+  auto site = h200_site();
+  site.whole_as_shards = true;
+  site.partitions[0].shared = false;
+  EXPECT_EQ(booked(site, "main", {.gres = "gpu:1"}), "native for gpu:1");
+  EXPECT_EQ(booked(site, "main", {.gpus = "2"}), "native for gpu:2");
+  // It may start in either.
+  EXPECT_EQ(booked(site, "main,mixed", {.gres = "gpu:2"}), "native, whole nodes for gpu:2");
+  EXPECT_EQ(booked(site, "main,new", {.gres = "gpu:2"}), "native, whole nodes for gpu:2");
+}
+
+TEST(Book, GpusThatAreNotOursAreLeftToSlurm) {
+  auto site = h200_site();
+  site.whole_as_shards = true;
+  site.partitions[2].foreign = true;
+  EXPECT_EQ(booked(site, "cpu", {.gres = "mps:50"}), "native for ");
+  EXPECT_EQ(booked(site, "cpu", {.gpus_per_task = "what:ever"}), "native for ");
+  EXPECT_EQ(booked(site, "cpu", {.gpu_mem = "8G"}),
+            "refused: the GPUs of the partition 'cpu' are not shared");
+  EXPECT_EQ(booked(site, "cpu,main", {.gres = "mps:50"}), "shard:70 for mps:50");
+}
+
 TEST(SiteTable, IsHeldToWhatAddsUp) {
   EXPECT_TRUE(check(h200_site()).has_value());
   const auto wrong = [](auto change) {

@@ -396,11 +396,31 @@ class Planner {
     ConfEdit edit(own, kConf);
     const bool made = !text || is_new_file(*text, kConf);
     // optional: a plugin that does not load must never keep slurmd from starting.
-    edit.append(fmt::format("{}optional {} socket={} without={}",
+    edit.append(fmt::format("{}optional {} socket={} without={}{}",
                             made ? "#" + std::string(kNewFile) + "\n" : "", input_.plugin,
-                            input_.settings.agent.socket, input_.settings.agent.without));
+                            input_.settings.agent.socket, input_.settings.agent.without,
+                            partitions_of_slurm()));
     change(path, text, edit.text());
     return {};
+  }
+
+  // Where sbatch, srun and salloc leave words about GPUs to Slurm; the default partition has a
+  // star.
+  std::string partitions_of_slurm() const {
+    const auto table = make_site_table(site_, plan_.gpus, input_.settings, input_.version);
+    const auto list = [&](std::string_view name, auto so) {
+      std::vector<std::string> names;
+      for (const Partition& partition : table.partitions) {
+        if (!so(partition)) continue;
+        names.push_back(partition.name + (partition.name == table.default_partition ? "*" : ""));
+      }
+      return names.empty() ? "" : fmt::format(" {}={}", name, fmt::join(names, ","));
+    };
+    return list("whole",
+                [&](const Partition& partition) {
+                  return table.whole_as_shards && !partition.shared && !partition.models.empty();
+                }) +
+           list("foreign", [](const Partition& partition) { return partition.foreign; });
   }
 
   Result<void> edit_job_submit() {
@@ -448,13 +468,7 @@ class Planner {
   void say_what_is_not_shared() {
     std::vector<std::string> others;
     for (const SiteNode& node : site_.nodes) {
-      if (nodes_.contains(node.name)) continue;
-      for (const auto part : split_outside_brackets(node.gres)) {
-        if (part == "gpu" || part.starts_with("gpu:")) {
-          others.push_back(node.name);
-          break;
-        }
-      }
+      if (!nodes_.contains(node.name) && node.has_gpus()) others.push_back(node.name);
     }
     if (others.empty()) return;
     plan_.notes.push_back(

@@ -224,6 +224,49 @@ TEST(Site, KnowsItsPartitionsModels) {
   EXPECT_FALSE(table.whole_as_shards);
 }
 
+TEST(Site, KnowsWhereSharesCanBeAndWhoseTheGpusAre) {
+  Files files{{"/s/slurm.conf",
+               "NodeName=a[1-2]\nNodeName=b1\nNodeName=c1 Gres=gpu:2,mps:200\nNodeName=d1\n"
+               "PartitionName=open Nodes=a1\nPartitionName=beside Nodes=a[1-2]\n"
+               "PartitionName=own Nodes=b1\nPartitionName=theirs Nodes=c1\n"
+               "PartitionName=cpu Nodes=d1\n"}};
+  const auto site = read_site("/s/slurm.conf", reader(files));
+  ASSERT_TRUE(site) << site.error().message;
+  Settings settings;
+  settings.share.partitions = {"op*"};
+  const auto table = make_site_table(*site, {{{"a1", "a2", "b1"}, "h200", 4, gib(140), "/dev/x"}},
+                                     settings, {22, 5, 8});
+  std::vector<std::string> shared;
+  std::vector<std::string> foreign;
+  for (const Partition& partition : table.partitions) {
+    if (partition.shared) shared.push_back(partition.name);
+    if (partition.foreign) foreign.push_back(partition.name);
+  }
+  EXPECT_EQ(shared, (std::vector<std::string>{"open", "beside"}));
+  EXPECT_EQ(foreign, std::vector<std::string>{"theirs"});
+}
+
+TEST(Setup, TellsThePluginWhichPartitionsAreSlurmsOwn) {
+  Files files{{"/s/slurm.conf",
+               "NodeName=a1\nNodeName=b1\nNodeName=c1 Gres=gpu:2\nPartitionName=open Nodes=a1\n"
+               "PartitionName=own Nodes=b1 Default=YES\nPartitionName=theirs Nodes=c1\n"}};
+  auto from = input();
+  from.gpus = {*parse_gpu_group("a1=h200:4:141G", "a1"), *parse_gpu_group("b1=h200:4:141G", "b1")};
+  from.settings.share.partitions = {"open"};
+  from.version = {22, 5, 8};
+  const auto line = [&] {
+    const auto plan = plan_setup(from, reader(files));
+    if (!plan) return plan.error().message;
+    for (const auto& change : plan->changes) {
+      if (change.path == "/s/plugstack.conf") return change.after.value_or("");
+    }
+    return std::string();
+  };
+  EXPECT_THAT(line(), HasSubstr(" whole=own* foreign=theirs\n"));
+  from.version = {24, 11, 5};
+  EXPECT_THAT(line(), Not(HasSubstr("whole=")));
+}
+
 TEST(Site, AFileThatIncludesItselfIsTold) {
   Files files{{"/s/slurm.conf", "Include slurm.conf\n"}};
   const auto site = read_site("/s/slurm.conf", reader(files));

@@ -1,6 +1,7 @@
 #include "slurm/site.hpp"
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -163,6 +164,13 @@ class Reader {
   std::vector<std::pair<std::size_t, std::string>> partition_nodes_;
 };
 
+// Whether shares are given in it by its name.
+bool is_open(const SitePartition& partition, const std::vector<std::string>& patterns) {
+  return patterns.empty() || std::ranges::any_of(patterns, [&](const std::string& pattern) {
+           return fnmatch(pattern.c_str(), partition.name.c_str(), 0) == 0;
+         });
+}
+
 bool is_model(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
@@ -220,6 +228,13 @@ std::vector<std::string> Site::all(std::string_view key) const {
     }
   }
   return values;
+}
+
+bool SiteNode::has_gpus() const {
+  return std::ranges::any_of(split_outside_brackets(gres), [](std::string_view part) {
+    const auto kind = part.substr(0, part.find(':'));
+    return kind == "gpu" || kind == "mps" || kind == "shard";
+  });
 }
 
 std::string Site::folder() const { return fs::path(files.front().path).parent_path().string(); }
@@ -314,9 +329,22 @@ SiteTable make_site_table(const Site& site, const std::vector<GpuGroup>& gpus,
     model->most_per_node = std::max(model->most_per_node, group.count);
   }
   for (GpuModel& model : table.models) model.shards = shards_of(model.memory, table.unit);
+  // Where shares are given, and with it everything that shares a node with that.
+  std::set<std::string> shared;
+  for (const SitePartition& partition : site.partitions) {
+    if (!is_open(partition, settings.share.partitions)) continue;
+    shared.insert(partition.nodes.begin(), partition.nodes.end());
+  }
+  std::set<std::string> with_gpus;
+  for (const SiteNode& node : site.nodes) {
+    if (node.has_gpus()) with_gpus.insert(node.name);
+  }
+  const auto any = [](const SitePartition& partition, const std::set<std::string>& nodes) {
+    return std::ranges::any_of(partition.nodes, [&](const auto& n) { return nodes.contains(n); });
+  };
   for (const SitePartition& partition : site.partitions) {
     const std::set<std::string> nodes(partition.nodes.begin(), partition.nodes.end());
-    Partition entry{.name = partition.name, .models = {}};
+    Partition entry{.name = partition.name, .models = {}, .shared = any(partition, shared)};
     for (const GpuGroup& group : gpus) {
       const bool has =
           std::ranges::any_of(group.nodes, [&](const auto& n) { return nodes.contains(n); });
@@ -324,6 +352,7 @@ SiteTable make_site_table(const Site& site, const std::vector<GpuGroup>& gpus,
         entry.models.push_back(group.model);
       }
     }
+    entry.foreign = entry.models.empty() && any(partition, with_gpus);
     if (partition.is_default) table.default_partition = partition.name;
     table.partitions.push_back(std::move(entry));
   }

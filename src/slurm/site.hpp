@@ -51,6 +51,8 @@ struct SiteNode {
   std::string gres;  // as it counts, from its line or DEFAULT's
   std::vector<std::string> features;
   ConfPlace place;
+
+  [[nodiscard]] bool has_gpus() const;
 };
 
 struct SitePartition {

@@ -73,6 +73,14 @@ std::string make_submit_lua(const SiteTable& site) {
   for (const auto& partition : site.partitions) {
     add("    [{}] = {},\n", quoted(partition.name), list_of(spelled(site, partition)));
   }
+  const auto add_those = [&](std::string_view name, bool (*so)(const Partition&)) {
+    add("  }},\n  {} = {{\n", name);
+    for (const auto& partition : site.partitions) {
+      if (so(partition)) add("    [{}] = true,\n", quoted(partition.name));
+    }
+  };
+  add_those("unshared", [](const Partition& partition) { return !partition.shared; });
+  add_those("foreign", [](const Partition& partition) { return partition.foreign; });
   add("  }},\n  gates = {{\n    partitions = {},\n    accounts = {},\n    reservations = {},\n",
       list_of(site.gates.partitions), list_of(site.gates.accounts),
       list_of(site.gates.reservations));

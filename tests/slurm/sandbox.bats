@@ -19,7 +19,7 @@ teardown() {
 }
 
 # Daemons must not keep bats waiting.
-box() { "$sandbox" "$@" >"$BATS_TEST_TMPDIR/said" 2>&1 </dev/null 3>&-; }
+box() { "$sandbox" "$@" >"$BATS_TEST_TMPDIR/said" 2>&1 </dev/null 3>&- || { cat "$BATS_TEST_TMPDIR/said"; return 1; }; }
 on() { "$sandbox" exec --dir "$1" "${@:2}"; }
 pid() { cut -d' ' -f1 "$first/run/$1.pid"; }
 

@@ -38,5 +38,5 @@ refused() {
   run -1 sbatch -H -o /dev/null "${options[@]}" --wrap true
   echo "${options[*]}: $output"
   [[ ${lines[0]} == "sbatch: error: $2" ]]
-  [[ ${lines[1]} == *"Invalid generic resource"* ]]
+  [[ ${lines[1]} == *"Invalid generic resource"* || ${lines[1]} == *"Requested node configuration is not available"* ]]
 }

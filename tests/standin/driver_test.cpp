@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -69,6 +71,20 @@ TEST(VisibleDevices, FollowTheSettingAsTheDriverDoes) {
   EXPECT_EQ(expect_visible("error 100", cvd("")), 0);
   EXPECT_EQ(expect_visible("error 100", cvd("GPU-nosuch")), 0);
   EXPECT_EQ(expect_visible("error 100", cvd("GPU-")), 0);  // ambiguous
+}
+
+TEST(VisibleDevices, AreThoseWhoseFilesMayBeOpened) {
+  const std::filesystem::path folder = ::testing::TempDir() + "standin-devices";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directory(folder);
+  // Nobody may write it, not even root; the others are not there at all, which is no matter.
+  std::filesystem::create_symlink("/proc/sys/kernel/version", folder / "nvidia1");
+  setenv("ALIQUOT_STANDIN_DEVICES", (folder / "nvidia").c_str(), 1);
+  const Machine machine("h200:3");
+  unsetenv("ALIQUOT_STANDIN_DEVICES");
+  EXPECT_EQ(expect_visible("h200@0 h200@2", {}), 0);
+  EXPECT_EQ(expect_visible("h200@2", {{"CUDA_VISIBLE_DEVICES", "1"}}), 0);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(GetProcAddress, AnswersByNameVersionAndStreamFlag) {

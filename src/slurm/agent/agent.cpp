@@ -176,8 +176,16 @@ std::string Agent::environment(const Job& job, const StepFacts& step) const {
   std::string lines;
   set(lines, fmt::format("{}={}", node::kMarkVariable, job.mark));
   // Whole GPUs are Slurm's own affair, and so is what it says of them.
-  const bool whole = std::ranges::all_of(job.info.gpus, &api::GpuHold::whole);
-  if (whole && !parts_.standin) return lines;
+  if (!std::ranges::all_of(job.info.gpus, &api::GpuHold::whole)) add_share(lines, job, step);
+  if (parts_.standin) {
+    const std::string folder = parts_.standin->directory;
+    for (const std::string& assignment : gpu::environment(*parts_.standin)) set(lines, assignment);
+    lines += fmt::format("prepend LD_LIBRARY_PATH={}\nprepend PATH={}\n", folder, folder);
+  }
+  return lines;
+}
+
+void Agent::add_share(std::string& lines, const Job& job, const StepFacts& step) const {
   // Those of its job that the step was given: by UUID, since an index means another GPU to who sees
   // only some of them.
   std::string visible;
@@ -202,12 +210,6 @@ std::string Agent::environment(const Job& job, const StepFacts& step) const {
       parts_.enforcer.of(job.info).value_or(node::Enforcer::Enforced{});
   for (const std::string& assignment : enforced.environment) set(lines, assignment);
   if (!enforced.preload.empty()) lines += fmt::format("prepend LD_PRELOAD={}\n", enforced.preload);
-  if (parts_.standin) {
-    const std::string folder = parts_.standin->directory;
-    for (const std::string& assignment : gpu::environment(*parts_.standin)) set(lines, assignment);
-    lines += fmt::format("prepend LD_LIBRARY_PATH={}\nprepend PATH={}\n", folder, folder);
-  }
-  return lines;
 }
 
 void Agent::leave(const StepFacts& step, node::Pid stepd) {

@@ -242,10 +242,13 @@ local function read_list(text)
       list.has_empty = list.has_empty or name == "" or name == "none"
     end
   end
-  if #list.gpus > 0 and list.has_empty then
-    refuse("--gres=%s has an empty entry: write %s", quote(text), gpu_syntax)
-  end
   return list
+end
+
+local function refuse_empty_entries(list)
+  if #list.gpus > 0 and list.has_empty then
+    refuse("--gres=%s has an empty entry: write %s", quote(list.text), gpu_syntax)
+  end
 end
 
 local function parse_gres(list)

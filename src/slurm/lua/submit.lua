@@ -2,7 +2,9 @@
 -- slurm/booking.hpp, or a refusal in a sentence. The table `site` and request.lua stand in front of
 -- this text.
 
-local invalid_gres = slurm.ESLURM_INVALID_GRES or 2072 -- not in the table before 23.02
+-- Not in the table before 23.02, or never.
+local invalid_gres = slurm.ESLURM_INVALID_GRES or 2072
+local no_such_node = slurm.ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE or 2014
 local no_value, no_value16 = slurm.NO_VAL or 0xfffffffe, slurm.NO_VAL16 or 0xfffe
 
 -- The booking ------------------------------------------------------------------------------------
@@ -31,6 +33,19 @@ local function models_of(partitions)
     end
   end
   return models
+end
+
+-- Whether the set has all of these.
+local function all_in(set, partitions)
+  for _, name in ipairs(split(partitions, ",")) do
+    if not set[name] then return false end
+  end
+  return true
+end
+
+-- Whether a whole GPU could get into the company of shares there, and is booked as shards itself.
+local function whole_as_shards(partitions)
+  return site.whole_as_shards and not all_in(site.unshared, partitions)
 end
 
 local function names_of(models)
@@ -106,13 +121,17 @@ local function book_whole(request, partition, models, alone)
     alike = alike and gpu.shards == models[1].shards
   end
   if request.by_node and request.by_node > most then
-    refuse("%s GPUs of one node are more than any of the partition %s has: write at most %s",
-      plain(request.by_node), quote(partition), plain(most))
+    -- As Slurm itself calls it.
+    error({
+      sentence = ("%s GPUs of one node are more than any of the partition %s has: write at most %s")
+        :format(plain(request.by_node), quote(partition), plain(most)),
+      code = no_such_node,
+    }, 0)
   end
   local native = ("gpu:%s%s"):format(request.model and models[1].name .. ":" or "",
     plain(request.count))
   -- Who has the node to himself meets no shares there.
-  if not site.whole_as_shards or alone then return { native = native } end
+  if not whole_as_shards(partition) or alone then return { native = native } end
   if request.count ~= 1 or not alike then return { native = native, exclusive = true } end
   return { gres = gres_of(request.model and models[1], models[1].shards) }
 end
@@ -141,8 +160,26 @@ end
 -- { gres, native, exclusive, words } for these options, or nil for a job without GPUs. `job` says
 -- where it runs: { partitions, accounts, reservations }.
 local function decide(options, job)
-  local native = { native = options.gres.text or "", exclusive = site.whole_as_shards }
+  local entries = {}
+  for _, entry in ipairs(options.gres.gpus) do
+    entries[#entries + 1] = entry.name .. (":" .. table.concat(entry.parts, ":")):gsub("^:$", "")
+  end
+  local native = {
+    native = table.concat(entries, ","),
+    exclusive = whole_as_shards(job.partitions),
+  }
   local share = options.gpu_mem or options.gpu_share
+  if all_in(site.foreign, job.partitions) then
+    if share then
+      refuse("the GPUs of the partition %s are not shared: write --gres, as the site says, or "
+        .. "--partition", quote(job.partitions))
+    end
+    native.exclusive = false
+    return native
+  end
+  for _, list in ipairs({ options.gres, options.gpus, options.gpus_per_task }) do
+    refuse_empty_entries(list)
+  end
   for _, entry in ipairs(options.gres.gpus) do share = share or entry.name ~= "gpu" end
   if options.elsewhere then
     if share then refuse("a part of a GPU does not go with %s: drop it", options.elsewhere) end
@@ -304,6 +341,9 @@ local function apply(desc, options, booking)
   elseif options.handed then
     -- Back to Slurm with it.
     set_gres(desc, options.gres, booking.native)
+    local cpus, memory = options.handed.CPUS_PER_GPU, options.handed.MEM_PER_GPU
+    if cpus then desc.cpus_per_tres = "gres:gpu:" .. cpus end
+    if memory then desc.mem_per_tres = "gres:gpu:" .. plain(ceil_div(parse_size(memory), 2 ^ 20)) end
     if booking.by_job then desc.min_nodes, desc.max_nodes = options.nodes, options.nodes end
   end
   if booking.exclusive then
@@ -342,9 +382,16 @@ end
 
 -- A job that moves to other GPUs or through a gate is looked at anew.
 local function move(desc, record, part_list)
-  local words = words_in(text(record.admin_comment))
-  if not words then return end
   if not (text(desc.partition) or text(desc.account) or text(desc.reservation)) then return end
+  local words = words_in(text(record.admin_comment))
+  if not words then
+    local asks = (text(record.tres_per_node) or "") .. (text(record.tres_per_job) or "")
+      .. (text(record.tres_per_socket) or "") .. (text(record.tres_per_task) or "")
+    if asks:find("gpu") and whole_as_shards(whereabouts(desc, record, part_list).partitions) then
+      refuse("the job's GPUs are booked otherwise here: cancel it and submit it anew")
+    end
+    return
+  end
   local now = text(record.tres_per_node) or ""
   local booking = decide(options_of_words(words, 1), whereabouts(desc, record, part_list))
   local list = read_list(text(record.tres_per_node))
@@ -363,7 +410,7 @@ end
 local function modify(desc, record, part_list)
   local options = options_of(desc, record)
   if not asks_for_gpus(options) then return move(desc, record, part_list) end
-  if site.whole_as_shards then
+  if whole_as_shards(whereabouts(desc, record, part_list).partitions) then
     refuse("this version of Slurm cannot change a job's GPUs: cancel it and submit it anew")
   end
   local booking = decide(options, whereabouts(desc, record, part_list))
@@ -393,7 +440,7 @@ local function guarded(ours, desc, ...)
   if type(failure) == "table" and failure.sentence then
     slurm.log_user("%s", failure.sentence)
     slurm.log_info("aliquot: refused: %s", failure.sentence)
-    return invalid_gres
+    return failure.code or invalid_gres
   end
   slurm.log_error("aliquot: %s", tostring(failure))
   local readable, asks = pcall(may_ask_for_gpus, desc)

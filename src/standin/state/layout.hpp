@@ -94,12 +94,13 @@ struct Layout {
   std::uint32_t gpu_count;
   double speed;  // simulated seconds per second
   char machine[256];
+  char devices[256];  // where the GPUs' files are: this and a number; empty: there are none
   pthread_mutex_t mutex;
   Process processes[kMaxProcesses];
   Gpu gpus[kMaxGpus];
 };
 
 inline constexpr std::uint64_t kLayoutMagic = 0x414C4951554F5453ULL;
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 2;
 
 }  // namespace aliquot::standin

@@ -23,6 +23,7 @@ constexpr char kDefaultMachine[] = "h200:1";
 struct Settings {
   std::string path;
   std::string machine;  // empty: whatever is there
+  std::string devices;  // of a new machine
   double speed = 1;
   bool shared = false;  // open to every user
   bool own_default = false;
@@ -37,6 +38,7 @@ Settings read_settings() {
     s.own_default = true;
   }
   if (const char* machine = std::getenv("ALIQUOT_STANDIN")) s.machine = machine;
+  if (const char* devices = std::getenv("ALIQUOT_STANDIN_DEVICES")) s.devices = devices;
   if (const char* speed = std::getenv("ALIQUOT_STANDIN_SPEED"))
     s.speed = std::strtod(speed, nullptr);
   if (!(s.speed > 0)) s.speed = 1;
@@ -51,6 +53,7 @@ void set_machine(Layout& layout, const std::vector<const GpuModel*>& gpus,
   std::memset(layout.processes, 0, sizeof layout.processes);
   std::memset(layout.gpus, 0, sizeof layout.gpus);
   std::snprintf(layout.machine, sizeof layout.machine, "%s", text.c_str());
+  std::snprintf(layout.devices, sizeof layout.devices, "%s", settings.devices.c_str());
   layout.speed = settings.speed;
   layout.gpu_count = static_cast<std::uint32_t>(gpus.size());
   for (unsigned i = 0; i < gpus.size(); ++i) {

@@ -1,10 +1,15 @@
 #include "standin/state/visible.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace aliquot::standin {
@@ -34,11 +39,22 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
+// Whatever else is wrong with the file is no matter: no driver is behind it.
+bool may_open(const char* prefix, unsigned gpu) {
+  if (*prefix == '\0') return true;
+  const int fd = ::open((prefix + std::to_string(gpu)).c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return errno != EPERM && errno != EACCES;
+  close(fd);
+  return true;
+}
+
 }  // namespace
 
-std::vector<unsigned> device_order(const State& state) {
+std::vector<unsigned> device_order(State& state) {
   std::vector<unsigned> order(state.gpu_count());
   std::iota(order.begin(), order.end(), 0U);
+  const char* prefix = state.data().devices;
+  std::erase_if(order, [&](unsigned gpu) { return !may_open(prefix, gpu); });
   const char* wanted = std::getenv("CUDA_DEVICE_ORDER");
   if (wanted != nullptr && std::string_view(wanted) == "PCI_BUS_ID") return order;
   std::stable_sort(order.begin(), order.end(), [&](unsigned a, unsigned b) {

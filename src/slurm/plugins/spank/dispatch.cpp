@@ -32,7 +32,7 @@ extern "C" int slurm_spank_init_post_opt(spank_t handle, int argc, char** argv) 
     case S_CTX_LOCAL:
     case S_CTX_ALLOCATOR:
       check_request();
-      hand_over_words(handle);
+      hand_over_words(handle, read_settings(argc, argv));
       break;
     case S_CTX_REMOTE:
       enter_step(handle, read_settings(argc, argv));

@@ -138,11 +138,12 @@ void prepare_task(spank_t handle, const Settings& settings) {
   const std::string socket = place(settings);
   const Answer answer = ask_agent(socket, "/v1/slurm/grant", about(handle), settings.timeout_ms);
   if (take(handle, answer)) return;
-  if (settings.refuse) {
+  if (settings.refuse && !variable(handle, "SLURM_SHARDS_ON_NODE").empty()) {
     refusal = "the node agent does not answer at " + socket + " (" + answer.body +
               "): tell the administrator to start aliquot-agent";
   } else {
-    say("the node agent does not answer at %s (%s): the job's share of the GPU is not held",
+    // Whole GPUs that Slurm itself gave need nothing of it.
+    say("the node agent does not answer at %s (%s): a share of a GPU would not be held",
         socket.c_str(), answer.body.c_str());
   }
 }

@@ -54,8 +54,13 @@ Settings read_settings(int argc, char** argv) {
       settings.refuse = word == "without=refuse";
     } else if (word.starts_with("timeout=")) {
       settings.timeout_ms = std::atoi(argv[i] + 8);
+    } else if (word.starts_with("whole=")) {
+      settings.whole = word.substr(6);
+    } else if (word.starts_with("foreign=")) {
+      settings.foreign = word.substr(8);
     } else {
-      say("plugstack.conf: what is '%s'? Use socket=, without= and timeout=", argv[i]);
+      say("plugstack.conf: what is '%s'? Use socket=, without=, timeout=, whole= and foreign=",
+          argv[i]);
     }
   }
   return settings;

@@ -19,11 +19,16 @@ extern "C" {
 
 namespace aliquot::spank {
 
-// From plugstack.conf: `optional aliquot_spank.so socket=PATH without=refuse timeout=5000`.
+// From plugstack.conf: `optional aliquot_spank.so socket=PATH without=refuse timeout=5000 whole=a,b
+// foreign=c*`.
 struct Settings {
   std::string socket = "/run/aliquot/agent.sock";  // %n: the node's name
   bool refuse = true;                              // where the agent does not answer
   int timeout_ms = 5000;
+  // Partitions, with commas, the default one with a star: where a whole GPU is never booked as
+  // shards, and where the GPUs are not ours.
+  std::string whole;
+  std::string foreign;
 };
 Settings read_settings(int argc, char** argv);
 
@@ -35,7 +40,7 @@ bool asked_for_a_share();  // on this command line
 void check_request();
 
 // words.cpp: there too. Jobs' words that become shards go beside Slurm's own.
-void hand_over_words(spank_t handle);
+void hand_over_words(spank_t handle, const Settings& settings);
 
 // job.cpp: in slurmstepd. The question is sent when the step begins and the answer taken before its
 // tasks do: what slurmstepd does in between takes longer.

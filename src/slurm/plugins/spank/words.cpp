@@ -131,8 +131,22 @@ Asked asked(const Options& options) {
   return result;
 }
 
+// Whether all of the partitions are in the list; none named is the default one, which has a star.
+bool all_in(std::string_view list, std::string_view partitions) {
+  const auto names = split(list, ',');
+  return std::ranges::all_of(split(partitions, ','), [&](std::string_view partition) {
+    return std::ranges::any_of(names, [&](std::string_view name) {
+      const bool is_default = name.ends_with('*');
+      if (is_default) name.remove_suffix(1);
+      return !name.empty() && (partition.empty() ? is_default : name == partition);
+    });
+  });
+}
+
 // A step of a job that holds shards has what the job has, whatever it repeats.
-void take_back_words(const Options& options) {
+void take_back_words(const Options& options, const Settings& settings) {
+  const char* partition = std::getenv("SLURM_JOB_PARTITION");
+  if (partition != nullptr && all_in(settings.foreign, partition)) return;
   if (std::getenv("SLURM_SHARDS_ON_NODE") == nullptr && std::getenv(kHanded) == nullptr) return;
   if (strcasecmp(options.get("gres").c_str(), "none") == 0) return;
   for (const auto& option : kOptions) {
@@ -142,15 +156,18 @@ void take_back_words(const Options& options) {
 
 }  // namespace
 
-void hand_over_words(spank_t handle) {
+void hand_over_words(spank_t handle, const Settings& settings) {
   const Options options;
   if (!options.known()) return;
   if (spank_context() == S_CTX_LOCAL && std::getenv("SLURM_JOB_ID") != nullptr) {
-    take_back_words(options);
+    take_back_words(options, settings);
     return;
   }
   const auto what = asked(options);
-  if (what != Asked::share && !(what == Asked::one_gpu && kWholeAsShards)) {
+  const std::string partitions = options.get("partition");
+  const bool as_shards = kWholeAsShards && !all_in(settings.whole, partitions);
+  if (all_in(settings.foreign, partitions) ||
+      (what != Asked::share && !(what == Asked::one_gpu && as_shards))) {
     unsetenv(kHanded);
     return;
   }
