@@ -223,7 +223,12 @@ class Planner {
   Result<void> edit_slurm_conf() {
     SiteEdit edit(site_);
     const auto value = [&](std::string_view key) { return site_.get(key).value_or(""); };
-    edit.set("GresTypes", with_items(value("GresTypes"), {"gpu", "shard", "mps"}));
+    // The last of shard and mps wipes away what the other told a job of its GPU: the site's own mps
+    // comes last where it has one, and jobs on shards are told by the agent.
+    const std::string types = value("GresTypes");
+    const bool own_mps = std::ranges::count(split(types, ','), "mps") > 0;
+    edit.set("GresTypes", own_mps ? with_items(types, {"gpu", "shard", "mps"}, {"shard", "mps"})
+                                  : with_items(types, {"gpu", "mps", "shard"}, {"shard"}));
     if (!equals_ignoring_case(value("SelectType"), "select/cons_tres")) {
       edit.set("SelectType", "select/cons_tres");
     }

@@ -62,7 +62,7 @@ SetupPlan planned(const SetupInput& from, const Files& files) {
 TEST(Setup, WritesEveryPiece) {
   Files files{{"/s/slurm.conf", kConf}};
   carry_out(files, planned(input(), files));
-  EXPECT_THAT(files["/s/slurm.conf"], HasSubstr("# was: GresTypes=gpu\nGresTypes=gpu,shard,mps\n"));
+  EXPECT_THAT(files["/s/slurm.conf"], HasSubstr("# was: GresTypes=gpu\nGresTypes=gpu,mps,shard\n"));
   const std::string& conf = files["/s/slurm.conf"];
   EXPECT_THAT(conf, HasSubstr("TaskPlugin=task/affinity,task/cgroup\n"));
   EXPECT_THAT(conf, HasSubstr("NodeName=n[1-4] CPUs=64 Gres=gpu:h200:4,shard:h200:560,nic:2\n"));
@@ -80,6 +80,12 @@ TEST(Setup, WritesEveryPiece) {
                         "without=refuse\n"));
   EXPECT_THAT(files["/s/job_submit.lua"], HasSubstr("\ndofile(\"/s/aliquot_submit.lua\")\n"));
   EXPECT_TRUE(files["/s/aliquot_submit.lua"].starts_with(kSubmitLuaMark));
+}
+
+TEST(Setup, TheSitesOwnMpsStaysTheLastOfItsKind) {
+  Files files{{"/s/slurm.conf", std::string(kConf) + "GresTypes=mps,nic,gpu\n"}};
+  carry_out(files, planned(input(), files));
+  EXPECT_THAT(files["/s/slurm.conf"], HasSubstr("\nGresTypes=nic,gpu,shard,mps\n"));
 }
 
 TEST(Setup, NewerSlurmSpreadsSharesAndBillsThemOnRequest) {

@@ -26,7 +26,7 @@ set_up() {
   run set_up
   echo "$output"
   [ "$status" -eq 0 ]
-  [[ $output == *"+GresTypes=gpu,shard"* ]]
+  [[ $output == *"+GresTypes=gpu,mps,shard"* ]]
   [[ $output == *"+++ $etc/gres.conf"* ]]
   [[ $output == *"Nothing was changed: do it with --apply." ]]
   diff -r "$etc" before

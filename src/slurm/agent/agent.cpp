@@ -175,8 +175,14 @@ Result<std::string> Agent::grant(const StepFacts& step, node::Pid stepd) {
 std::string Agent::environment(const Job& job, const StepFacts& step) const {
   std::string lines;
   set(lines, fmt::format("{}={}", node::kMarkVariable, job.mark));
-  // Whole GPUs are Slurm's own affair, and so is what it says of them.
-  if (!std::ranges::all_of(job.info.gpus, &api::GpuHold::whole)) add_share(lines, job, step);
+  if (!std::ranges::all_of(job.info.gpus, &api::GpuHold::whole)) {
+    set(lines, "CUDA_VISIBLE_DEVICES=" + visible(job, step));
+    add_share(lines, job);
+  } else if (step.shards > 0 && step.visible.empty()) {
+    // Whole GPUs are Slurm's own affair, and so is what it says of them; but where they are booked
+    // as shards, its gres/mps may have wiped that away.
+    set(lines, "CUDA_VISIBLE_DEVICES=" + visible(job, step));
+  }
   if (parts_.standin) {
     const std::string folder = parts_.standin->directory;
     for (const std::string& assignment : gpu::environment(*parts_.standin)) set(lines, assignment);
@@ -185,10 +191,10 @@ std::string Agent::environment(const Job& job, const StepFacts& step) const {
   return lines;
 }
 
-void Agent::add_share(std::string& lines, const Job& job, const StepFacts& step) const {
-  // Those of its job that the step was given: by UUID, since an index means another GPU to who sees
-  // only some of them.
-  std::string visible;
+// Those of its job that the step was given: by UUID, since an index means another GPU to who sees
+// only some of them.
+std::string Agent::visible(const Job& job, const StepFacts& step) const {
+  std::string uuids;
   for (const api::GpuHold& gpu : job.info.gpus) {
     const auto position = std::ranges::find_if(
         parts_.node.devices, [&](const auto& device) { return device.gpu.id.value() == gpu.uuid; });
@@ -197,9 +203,12 @@ void Agent::add_share(std::string& lines, const Job& job, const StepFacts& step)
         std::ranges::find(step.step_gpus, index) == step.step_gpus.end()) {
       continue;
     }
-    visible += (visible.empty() ? "" : ",") + gpu.uuid;
+    uuids += (uuids.empty() ? "" : ",") + gpu.uuid;
   }
-  set(lines, "CUDA_VISIBLE_DEVICES=" + visible);
+  return uuids;
+}
+
+void Agent::add_share(std::string& lines, const Job& job) const {
   set(lines, "CUDA_DEVICE_ORDER=PCI_BUS_ID");
   // Slurm's own idea of MPS, and what an outer job may have left.
   for (const char* name : {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",

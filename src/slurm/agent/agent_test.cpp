@@ -235,11 +235,29 @@ TEST_F(AgentTest, WholeGpusAreLeftToSlurm) {
   StepFacts one = step();
   one.job_gpus = {0, 1};
   one.step_gpus = {1};
+  one.shards = 0;
   Stepd stepd;
   const auto lines = agent_->grant(one, stepd.pid());
   ASSERT_TRUE(lines);
   EXPECT_THAT(*lines, Not(HasSubstr("CUDA_VISIBLE_DEVICES")));
   EXPECT_THAT(*lines, Not(HasSubstr("LD_PRELOAD")));
+}
+
+// Slurm's gres/mps plugin wipes it away.
+TEST_F(AgentTest, AWholeGpuThatIsBookedAsShardsIsTold) {
+  const std::int64_t all = shards_of(gib(80), ShareSettings{}.unit);
+  slurm_.known_jobs[0].details = {{"n1", fmt::format("shard:a100:{}(IDX:1)", all)}};
+  slurm_.known_jobs[0].admin_comment = "aliquot: gpu:1";
+  StepFacts one = step();
+  one.job_gpus = {1};
+  one.shards = all;
+  Stepd stepd;
+  const auto lines = agent_->grant(one, stepd.pid());
+  ASSERT_TRUE(lines);
+  EXPECT_THAT(*lines, HasSubstr("set CUDA_VISIBLE_DEVICES=GPU-"));
+  EXPECT_THAT(*lines, Not(HasSubstr("LD_PRELOAD")));
+  one.visible = "0";
+  EXPECT_THAT(*agent_->grant(one, stepd.pid()), Not(HasSubstr("CUDA_VISIBLE_DEVICES")));
 }
 
 }  // namespace

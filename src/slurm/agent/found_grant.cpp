@@ -163,6 +163,7 @@ Result<StepFacts> parse_step_facts(std::string_view text) {
   facts.restarts = TRY(number("restarts"));
   facts.shards = TRY(number("shards"));
   facts.job_gpus = TRY(parse_index_list(lines["job_gpus"]));
+  facts.visible = std::string(lines["visible"]);
   facts.step_gpus = TRY(parse_index_list(lines["step_gpus"]));
   if (facts.job <= 0) return fail(Error::Code::invalid_argument, "there is no job's number");
   return facts;

@@ -48,6 +48,7 @@ struct StepFacts {
   std::int64_t restarts = 0;
   std::vector<std::int64_t> job_gpus = {};
   std::vector<std::int64_t> step_gpus = {};
+  std::string visible = {};  // CUDA_VISIBLE_DEVICES as Slurm sets it
   std::int64_t shards = 0;
 };
 Result<StepFacts> parse_step_facts(std::string_view text);

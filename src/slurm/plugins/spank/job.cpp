@@ -65,7 +65,8 @@ std::string about(spank_t handle) {
          "\nrestarts=" + std::to_string(item(handle, S_SLURM_RESTART_COUNT)) +
          "\njob_gpus=" + variable(handle, "SLURM_JOB_GPUS") +
          "\nstep_gpus=" + variable(handle, "SLURM_STEP_GPUS") +
-         "\nshards=" + variable(handle, "SLURM_SHARDS_ON_NODE") + "\n";
+         "\nshards=" + variable(handle, "SLURM_SHARDS_ON_NODE") +
+         "\nvisible=" + variable(handle, "CUDA_VISIBLE_DEVICES") + "\n";
 }
 
 // "set NAME=VALUE", "unset NAME", "prepend NAME=VALUE" for lists with colons.
