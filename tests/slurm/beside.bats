@@ -60,14 +60,12 @@ setup() { need_sandbox; }
 }
 
 @test "Slurm's own gres/mps on nodes that are not ours" {
-  run -0 --separate-stderr as games srun -p theirs --gres=mps:50 bash -c 'echo $CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; scontrol show job $SLURM_JOB_ID'
+  run -0 --separate-stderr as games srun -p theirs --gres=mps:50 bash -c 'echo $CUDA_VISIBLE_DEVICES; scontrol show job $SLURM_JOB_ID'
   echo "$output $stderr"
-  [[ $output == *mps:50* && $output != *shard* ]]
-  # 24.11 tells a job 0 % by itself as soon as there is gres/shard too.
-  ! mixes || [[ ${lines[0]} == 50 ]]
-  printf '#!/bin/sh\nsrun --gres=mps:25 bash -c %s\n' "'echo \$CUDA_MPS_ACTIVE_THREAD_PERCENTAGE'" >"$SANDBOX/out/job.sh"
+  [[ ${lines[0]} == 0 && $output == *mps:50* && $output != *shard* ]]
+  printf '#!/bin/sh\nsrun --gres=mps:25 bash -c %s\n' "'echo \$CUDA_VISIBLE_DEVICES'" >"$SANDBOX/out/job.sh"
   run -0 as games sbatch -W -p theirs --gres=mps:50 -o "$SANDBOX/out/mps.out" "$SANDBOX/out/job.sh"
-  ! mixes || [[ $(<"$SANDBOX/out/mps.out") == 25 ]]
+  [[ $(<"$SANDBOX/out/mps.out") == 0 ]]
   run ! as games srun -p theirs --gpu-mem=8G true
   [[ $output == *"the GPUs of the partition 'theirs' are not shared"* ]]
   # There the node agent is not missed.
