@@ -477,7 +477,7 @@ class Planner {
     }
     if (others.empty()) return;
     plan_.notes.push_back(
-        fmt::format("{} have GPUs that are not shared, as their memory is not known: tell it with "
+        fmt::format("the GPUs of {} are not shared, as their memory is not known: tell it with "
                     "--gpus '{}=MODEL:COUNT:MEMORY'",
                     fold_hostlist(others), fold_hostlist(others)));
   }
