@@ -55,13 +55,15 @@ bool equals_ignoring_case(std::string_view a, std::string_view b) {
                     [](char x, char y) { return lower(x) == lower(y); });
 }
 
-std::vector<std::string_view> split_outside_brackets(std::string_view text) {
+std::vector<std::string_view> split_outside_brackets(std::string_view text,
+                                                     std::string_view brackets) {
   std::vector<std::string_view> parts;
   std::size_t start = 0;
   int depth = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '[' || text[i] == '(') ++depth;
-    if (text[i] == ']' || text[i] == ')') --depth;
+    if (const auto which = brackets.find(text[i]); which != brackets.npos) {
+      depth += which % 2 == 0 ? 1 : -1;
+    }
     if (text[i] == ',' && depth == 0) {
       parts.push_back(text.substr(start, i - start));
       start = i + 1;

@@ -26,7 +26,8 @@ bool equals_ignoring_case(std::string_view a, std::string_view b);
 // `a,b,,c` is four parts; the empty text is one empty part.
 std::vector<std::string_view> split(std::string_view text, char separator);
 // At commas, but not inside brackets: `1,7_[1,3]` is two parts.
-std::vector<std::string_view> split_outside_brackets(std::string_view text);
+std::vector<std::string_view> split_outside_brackets(std::string_view text,
+                                                     std::string_view brackets = "[]");
 
 // The text in single quotes, on one line and of sane length, whatever it holds: for error messages.
 std::string quote(std::string_view text);

@@ -71,7 +71,7 @@ Result<std::vector<std::int64_t>> parse_index_list(std::string_view text) {
 
 Result<std::vector<GresHold>> parse_gres_detail(std::string_view text) {
   std::vector<GresHold> holds;
-  for (const std::string_view part : split_outside_brackets(text)) {
+  for (const std::string_view part : split_outside_brackets(text, "[]()")) {
     if (part.empty() || part == "(null)") continue;
     holds.push_back(TRY(parse_one(part.starts_with("gres/") ? part.substr(5) : part)));
   }
