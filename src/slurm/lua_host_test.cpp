@@ -35,14 +35,36 @@ std::string Called::text(const std::string& key) const {
   return std::to_string(std::get<std::int64_t>(found->second));
 }
 
-std::vector<std::string> interpreters() {
+std::vector<std::string> interpreters_or_none() {
   std::vector<std::string> found;
   for (const auto* name : {"lua5.1", "lua5.2", "lua5.3", "lua5.4"}) {
     for (const auto* folder : {"/usr/bin", "/usr/local/bin"}) {
       if (std::filesystem::exists(std::filesystem::path(folder) / name)) found.emplace_back(name);
     }
   }
+  if (found.empty()) found.emplace_back("");
   return found;
+}
+
+std::string name_of_interpreter(const ::testing::TestParamInfo<std::string>& each) {
+  std::string name;
+  for (const char c : each.param) {
+    if (c != '.') name += c;
+  }
+  return name.empty() ? "none" : name;
+}
+
+SiteTable old_site() {
+  return {.models = {{"h200", Bytes(150'754'820'096), 140, 4}, {"A100", gib(40), 40, 2}},
+          .partitions = {{"main", {"h200"}}, {"mixed", {"a100", "h200"}}, {"cpu", {}}},
+          .default_partition = "main",
+          .whole_as_shards = true};
+}
+
+SiteTable new_site() {
+  auto site = old_site();
+  site.whole_as_shards = false;
+  return site;
 }
 
 LuaHost::LuaHost(const std::string& interpreter, const std::vector<std::string>& texts) {

@@ -2,6 +2,7 @@
 // job (see lua/mock_slurmctld.lua).
 #pragma once
 
+#include <gtest/gtest.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -11,6 +12,8 @@
 #include <string>
 #include <variant>
 #include <vector>
+
+#include "slurm/booking.hpp"
 
 namespace aliquot::slurm::test {
 
@@ -25,8 +28,16 @@ struct Called {
   [[nodiscard]] bool refused() const { return code != "0"; }
 };
 
-// The interpreters of this machine: lua5.1 and its successors.
-std::vector<std::string> interpreters();
+// The interpreters of this machine, lua5.1 and its successors; one empty name where there is none,
+// so that the tests are skipped, not forgotten.
+std::vector<std::string> interpreters_or_none();
+std::string name_of_interpreter(const ::testing::TestParamInfo<std::string>& each);
+#define NEED_LUA() \
+  if (GetParam().empty()) GTEST_SKIP() << "no Lua here: tools/install-deps slurm"
+
+// Two models, on a Slurm that mixes whole GPUs with shards, and on one that does not.
+SiteTable old_site();
+SiteTable new_site();
 
 class LuaHost {
  public:

@@ -163,6 +163,8 @@ class Planner {
       return without_ours(text, kConf);
     }));
     TRY(know_gpus());
+    table_ = make_site_table(site_, plan_.gpus, input_.settings, input_.version);
+    TRY(check(table_));
     TRY(edit_slurm_conf());
     TRY(edit_gres_conf());
     if (confine_) TRY(edit_cgroup_conf());
@@ -286,13 +288,12 @@ class Planner {
 
   void edit_partitions(SiteEdit& edit) {
     if (!billing_) return;
-    const auto table = make_site_table(site_, plan_.gpus, input_.settings, input_.version);
     std::set<ConfPlace> done;
     for (const SitePartition& partition : site_.partitions) {
-      const auto entry = std::ranges::find(table.partitions, partition.name, &Partition::name);
+      const auto entry = std::ranges::find(table_.partitions, partition.name, &Partition::name);
       if (!partition.billing_weights.empty() || entry->models.empty()) continue;
       std::int64_t most = 1;
-      for (const GpuModel& model : table.models) {
+      for (const GpuModel& model : table_.models) {
         if (std::ranges::count(entry->models, model.name) > 0) most = std::max(most, model.shards);
       }
       if (!done.insert(partition.place).second) continue;
@@ -412,31 +413,28 @@ class Planner {
   // Where sbatch, srun and salloc leave words about GPUs to Slurm; the default partition has a
   // star.
   std::string partitions_of_slurm() const {
-    const auto table = make_site_table(site_, plan_.gpus, input_.settings, input_.version);
     const auto list = [&](std::string_view name, auto so) {
       std::vector<std::string> names;
-      for (const Partition& partition : table.partitions) {
+      for (const Partition& partition : table_.partitions) {
         if (!so(partition)) continue;
-        names.push_back(partition.name + (partition.name == table.default_partition ? "*" : ""));
+        names.push_back(partition.name + (partition.name == table_.default_partition ? "*" : ""));
       }
       return names.empty() ? "" : fmt::format(" {}={}", name, fmt::join(names, ","));
     };
     return list("whole",
                 [&](const Partition& partition) {
-                  return table.whole_as_shards && !partition.shared && !partition.models.empty();
+                  return table_.whole_as_shards && !partition.shared && !partition.models.empty();
                 }) +
            list("foreign", [](const Partition& partition) { return partition.foreign; });
   }
 
   Result<void> edit_job_submit() {
-    const auto table = make_site_table(site_, plan_.gpus, input_.settings, input_.version);
-    TRY(check(table));
     const std::string ours = beside("aliquot_submit.lua");
     const auto before = TRY(read_if_there(read_, ours));
     if (before && !before->starts_with(kSubmitLuaMark)) {
       return fail(Error::Code::already_exists, "{} is there and not ours: move it away", ours);
     }
-    change(ours, before, make_submit_lua(table));
+    change(ours, before, make_submit_lua(table_));
 
     const std::string path = beside("job_submit.lua");
     const auto text = TRY(read_if_there(read_, path));
@@ -446,7 +444,7 @@ class Planner {
         end_of_lua(edit.lines()),
         fmt::format("{}dofile(\"{}\")", made ? "--" + std::string(kNewFile) + "\n" : "", ours));
     change(path, text, edit.text());
-    if (table.whole_as_shards) {
+    if (table_.whole_as_shards) {
       plan_.notes.push_back(
           fmt::format("Slurm {} may put a whole-GPU job beside shares (fixed in 23.11.5): whole "
                       "GPUs are booked as all of their shards",
@@ -496,6 +494,7 @@ class Planner {
   std::map<std::string, std::string> original_;
   std::optional<std::string> gres_conf_;
   GpusByNode nodes_;
+  SiteTable table_;
   bool billing_;
   bool confine_;
   SetupPlan plan_;

@@ -172,12 +172,12 @@ Result<std::string> Agent::grant(const StepFacts& step, node::Pid stepd) {
   return environment(held, step);
 }
 
-std::string Agent::environment(const Job& job, const StepFacts& step) const {
+Result<std::string> Agent::environment(const Job& job, const StepFacts& step) const {
   std::string lines;
   set(lines, fmt::format("{}={}", node::kMarkVariable, job.mark));
   if (!std::ranges::all_of(job.info.gpus, &api::GpuHold::whole)) {
     set(lines, "CUDA_VISIBLE_DEVICES=" + visible(job, step));
-    add_share(lines, job);
+    TRY(add_share(lines, job));
   } else if (step.shards > 0 && step.visible.empty()) {
     // Whole GPUs are Slurm's own affair, and so is what it says of them; but where they are booked
     // as shards, its gres/mps may have wiped that away.
@@ -208,17 +208,17 @@ std::string Agent::visible(const Job& job, const StepFacts& step) const {
   return uuids;
 }
 
-void Agent::add_share(std::string& lines, const Job& job) const {
+Result<void> Agent::add_share(std::string& lines, const Job& job) const {
   set(lines, "CUDA_DEVICE_ORDER=PCI_BUS_ID");
   // Slurm's own idea of MPS, and what an outer job may have left.
   for (const char* name : {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
                            "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"}) {
     lines += fmt::format("unset {}\n", name);
   }
-  const node::Enforcer::Enforced enforced =
-      parts_.enforcer.of(job.info).value_or(node::Enforcer::Enforced{});
+  const node::Enforcer::Enforced enforced = TRY(parts_.enforcer.of(job.info));
   for (const std::string& assignment : enforced.environment) set(lines, assignment);
   if (!enforced.preload.empty()) lines += fmt::format("prepend LD_PRELOAD={}\n", enforced.preload);
+  return {};
 }
 
 void Agent::leave(const StepFacts& step, node::Pid stepd) {

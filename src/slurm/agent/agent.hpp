@@ -75,9 +75,9 @@ class Agent {
   explicit Agent(Parts parts);
   Result<void> take_up();
   [[nodiscard]] Result<api::JobInfo> find(const StepFacts& step);
-  [[nodiscard]] std::string environment(const Job& job, const StepFacts& step) const;
+  [[nodiscard]] Result<std::string> environment(const Job& job, const StepFacts& step) const;
   [[nodiscard]] std::string visible(const Job& job, const StepFacts& step) const;
-  void add_share(std::string& lines, const Job& job) const;
+  [[nodiscard]] Result<void> add_share(std::string& lines, const Job& job) const;
   [[nodiscard]] std::filesystem::path note_path(JobId job) const;
   Result<void> note(const Job& job) const;
   // Nothing: Slurm does not answer.

@@ -1,5 +1,5 @@
-// An answer for every NVML function that is not implemented: each name of exports.def is defined
-// here weakly, and the linker prefers the definition in another file where there is one.
+// An answer for every NVML function that the stand-in does not simulate: each name of exports.def
+// is defined here weakly, and the linker prefers the definition in another file where there is one.
 #include "standin/abi/nvml.hpp"
 
 namespace aliquot::standin {
