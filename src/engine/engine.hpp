@@ -141,7 +141,7 @@ class Engine final : public ExecutorEvents {
                                      const api::StepSpec& spec);
   Answer<void> end_step(const Caller& caller, const std::string& id, std::int64_t step,
                         const api::StepEnd& end);
-  // How a client's own allocation ended, before it hangs up.
+  // How a client's own allocation ended: it has.
   Answer<void> end_allocation(const Caller& caller, const std::string& id, const api::StepEnd& end);
   // A client that lost the daemon takes its allocation up again.
   Answer<JobId> attach(const Caller& caller, const std::string& id);

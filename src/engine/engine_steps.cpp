@@ -168,6 +168,8 @@ Answer<void> Engine::end_allocation(const Caller& caller, const std::string& id,
     return refuse(409, "ESLURM_ALREADY_DONE", "this is no interactive job");
   }
   client->second.end = end;
+  // Its word counts, not the connection: copies of that may live on in what the client started.
+  hang_up(client->first);
   return {};
 }
 

@@ -215,5 +215,19 @@ TEST_F(EngineStepsTest, AUserHoldsSoManyGpusAtOnce) {
   EXPECT_EQ(state(over), "RUNNING");
 }
 
+// A copy of the connection may live on in what the client started.
+TEST_F(EngineStepsTest, AnAllocationEndsWhenItsClientSaysSo) {
+  auto wanted = spec();
+  wanted.batch = false;
+  (void)engine->allocate({Uid(1000)}, wanted, [](const auto&) {});
+  settle();
+  ASSERT_TRUE(engine->end_allocation({Uid(1000)}, "1", {.exit_code = 3}));
+  settle();
+  EXPECT_EQ(state(1), "FAILED");
+  EXPECT_EQ(job(1).exit_code, 3);
+  engine->hang_up(JobId(1));
+  settle();
+}
+
 }  // namespace
 }  // namespace aliquot::engine

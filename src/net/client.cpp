@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "net/local_socket.hpp"
 
 namespace aliquot::net {
 
@@ -35,6 +36,7 @@ Result<Client> Client::connect(const std::string& socket_path) {
     auto connection = std::make_unique<Connection>();
     const asio::local::stream_protocol::endpoint endpoint(socket_path);
     boost::system::error_code error;
+    connection->socket.assign(asio::local::stream_protocol(), TRY(make_local_socket()));
     connection->socket.connect(endpoint, error);
     if (error == boost::system::errc::permission_denied) {
       return fail(Error::Code::permission_denied, "no permission to connect to {}",

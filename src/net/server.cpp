@@ -24,6 +24,7 @@
 
 #include "base/text.hpp"
 #include "net/encoding.hpp"
+#include "net/local_socket.hpp"
 
 namespace aliquot::net {
 
@@ -235,13 +236,23 @@ void Responder::on_close(std::function<void()> hook) const {
   turn_->session->on_close(std::move(hook));
 }
 
+// By hand: what Asio accepts would be open in the programs that other threads start meanwhile.
 void Server::Shared::accept() {
-  acceptor.async_accept([self = shared_from_this()](error_code error, Local::socket socket) {
-    if (self->closed) return;
-    if (!error && self->sessions.size() < self->options.connections) {
-      std::make_shared<Session>(std::move(socket), self)->start();
+  acceptor.async_wait(Local::acceptor::wait_read, [self = shared_from_this()](error_code error) {
+    if (self->closed || error == asio::error::operation_aborted) return;
+    const int accepted =
+        ::accept4(self->acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    const int failure = accepted < 0 ? errno : 0;
+    if (accepted >= 0) {
+      Local::socket socket(self->context, Local(), accepted);
+      if (self->sessions.size() < self->options.connections) {
+        std::make_shared<Session>(std::move(socket), self)->start();
+      }
     }
-    if (!error || error == asio::error::connection_aborted) return self->accept();
+    // Nobody there after all, or gone again.
+    if (failure == 0 || failure == EAGAIN || failure == ECONNABORTED || failure == EINTR) {
+      return self->accept();
+    }
     // Out of descriptors: those who wait in the backlog wait a little longer.
     self->pause.expires_after(std::chrono::milliseconds(100));
     self->pause.async_wait([self](error_code) {
@@ -263,7 +274,7 @@ Result<void> clear_place(asio::io_context& context, const std::string& path) {
   if (!S_ISSOCK(status.st_mode)) {
     return fail(Error::Code::failed_state, "{} is there and is no socket: remove it", quote(path));
   }
-  Local::socket probe(context);
+  Local::socket probe(context, Local(), TRY(make_local_socket()));
   error_code error;
   probe.connect(Local::endpoint(path), error);
   if (error != boost::system::errc::connection_refused) {
@@ -284,7 +295,9 @@ Result<Server> Server::listen(asio::io_context& context, ServerOptions options, 
     auto shared = std::make_shared<Shared>(context, std::move(options), std::move(handler));
     const std::string& path = shared->options.path;
     error_code error;
-    shared->acceptor.open(Local(), error);
+    shared->acceptor.assign(Local(), TRY(make_local_socket()), error);
+    // Who hangs up between the word and the accept must not keep the loop waiting.
+    if (!error) shared->acceptor.non_blocking(true, error);
     // The mode is right from the first moment on.
     const mode_t mask = ::umask(static_cast<mode_t>(~shared->options.mode & 0777U));
     if (!error) shared->acceptor.bind(Local::endpoint(path), error);

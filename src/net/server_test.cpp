@@ -1,5 +1,6 @@
 #include "net/server.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -197,6 +198,23 @@ TEST_F(ServerTest, TakesThePlaceOfAStaleSocketOnly) {
   EXPECT_FALSE(std::filesystem::exists(stale));
   EXPECT_FALSE(Server::listen(other, {.path = folder_ + "/" + std::string(200, 'x')}, handler));
   EXPECT_EQ(Client::connect(folder_ + "/none").error().code, Error::Code::unavailable);
+}
+
+// Whoever inherits a connection speaks as the one who made it.
+TEST_F(ServerTest, NoProgramInheritsASocket) {
+  serve([](const Request&, const Responder& respond) { respond({200, "{}"}); });
+  auto client = Client::connect(path_);
+  ASSERT_TRUE(client);
+  ASSERT_TRUE(client->send("GET", "/"));
+  int sockets = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    struct stat info {};
+    if (fd <= 2 || ::fstat(fd, &info) != 0 || !S_ISSOCK(info.st_mode)) continue;
+    ++sockets;
+    EXPECT_EQ(::fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC) << fd;
+  }
+  EXPECT_GE(sockets, 3) << "the listening one, and a connection's two ends";
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "node/environment.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -295,6 +296,13 @@ TEST_F(Login, RunsTheProfileAsTheUser) {
   profile("export WHO=$(id -u)\n");
   EXPECT_EQ(get(login_environment(*user, seconds(60)).environment, "WHO"),
             std::to_string(user->uid.value()));
+}
+
+TEST_F(Login, HandsTheProfileNoFileOfOurs) {
+  const Fd leak(open("/dev/null", O_RDONLY));  // NOLINT: not close-on-exec, on purpose
+  profile("export FILES=$(ls /proc/self/fd | wc -l)\n");
+  // 0, 1, 2 and the one ls reads the folder with.
+  EXPECT_EQ(get(login_environment(user_, seconds(60)).environment, "FILES"), "4");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <getopt.h>
+#include <linux/close_range.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -147,6 +148,8 @@ int run_service(const std::string& name, const ServiceOptions& options,
   if (const auto opened = open_log(name, log, options.level); !opened) {
     return complain(name, opened.error().message);
   }
+  // What we were started with, and the log: for nobody that we start.
+  ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   const auto done = serve([&] { background.ready(); });
   if (done) return 0;
   if (!log.empty()) spdlog::error("{}", done.error().message);

@@ -18,6 +18,7 @@
 #include "cli/slurm/allocation.hpp"
 #include "cli/slurm/job_request.hpp"
 #include "cli/slurm/options.hpp"
+#include "cli/slurm/task_io.hpp"
 #include "cli/slurm/tasks.hpp"
 
 namespace aliquot::cli {
@@ -31,7 +32,7 @@ std::string shell_of_user() {
 
 // The command runs in our own process group: the terminal is its, Ctrl-C goes to it; we wait.
 api::StepEnd run_command(const std::vector<std::string>& words, const Environment& environment,
-                         const std::string& folder, const Voice& voice) {
+                         const std::string& folder, const UsersFiles& files, const Voice& voice) {
   std::vector<char*> variables;
   for (const auto& variable : environment.variables()) {
     variables.push_back(const_cast<char*>(variable.c_str()));
@@ -62,6 +63,7 @@ api::StepEnd run_command(const std::vector<std::string>& words, const Environmen
       voice.error(fmt::format("chdir({}): {}", folder, std::strerror(errno)));
       ::_exit(1);
     }
+    files.keep_only();
     ::execve(program.c_str(), command.data(), variables.data());
     voice.error(fmt::format("Unable to find program: {}", words[0]));
     ::_exit(1);
@@ -78,6 +80,7 @@ api::StepEnd run_command(const std::vector<std::string>& words, const Environmen
 }  // namespace
 
 int run_salloc(int argc, char** argv) {
+  const UsersFiles files;
   Voice voice("salloc");
   const auto line = read_arguments(Submitter::salloc, argc, argv);
   if (!line) return refused(voice, line.error());
@@ -115,7 +118,7 @@ int run_salloc(int argc, char** argv) {
   for (const auto& variable : job->environment) environment.set(variable);
   add_granted(environment, held->answer().environment);
   environment.unset("ENVIRONMENT");
-  const auto end = run_command(words, environment, job->work_dir, voice);
+  const auto end = run_command(words, environment, job->work_dir, files, voice);
   held->finish(end);
   voice.info(fmt::format("Relinquishing job allocation {}", id));
   voice.info(fmt::format("Job allocation {} has been revoked.", id));

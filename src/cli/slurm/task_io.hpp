@@ -4,6 +4,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -37,6 +38,18 @@ struct Pipe {
 };
 // Closed ends where there is none to be had.
 Pipe make_pipe();
+
+// The descriptors this program was started with, which are its user's. What else is open later is
+// ours, and nobody else's business.
+class UsersFiles {
+ public:
+  UsersFiles();  // before anything is opened
+  // In a child: with exec all others close, and 0, 1 and 2 stay.
+  void keep_only() const;
+
+ private:
+  std::set<int> files_;
+};
 
 // Also where the other side takes its time; gives up where it is gone.
 void write_all(int file, std::string_view text);

@@ -1,6 +1,7 @@
 #include "cli/slurm/task_process.hpp"
 
 #include <fmt/format.h>
+#include <linux/close_range.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -41,6 +42,9 @@ void become_task(const Task& task, const StepPlan& plan, const sigset_t& mask) {
 
   const auto path = environment.get("PATH").value_or("");
   const auto program = find_program(task.command[0], path);
+  // A task has its three files and nothing else, as in Slurm: our connection to the daemon is a key
+  // to all we may do.
+  ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   ::execve(program.c_str(), words.data(), variables.data());
   const int error = errno;
   say(plan, fmt::format("execve(): {}: {}", task.command[0], std::strerror(error)));
