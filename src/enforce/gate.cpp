@@ -67,7 +67,7 @@ const aliquot_board* map_board(const char* path) {
   if (fd < 0) return nullptr;
   struct stat info {};
   void* memory = MAP_FAILED;
-  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && (info.st_mode & 022) == 0 &&
+  if (status_of(fd, &info) == 0 && S_ISREG(info.st_mode) && (info.st_mode & 022) == 0 &&
       (info.st_uid == 0 || info.st_uid == geteuid()) &&
       info.st_size == static_cast<off_t>(sizeof(aliquot_board)))
     memory = mmap(nullptr, sizeof(aliquot_board), PROT_READ, MAP_SHARED, fd, 0);

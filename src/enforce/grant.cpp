@@ -82,7 +82,7 @@ int open_trusted(const char* name, int flags, std::size_t size, struct stat* inf
   const int fd = openat(dir, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   (void)close(dir);
   if (fd < 0) return -1;
-  if (fstat(fd, info) == 0 && S_ISREG(info->st_mode) && (info->st_mode & 022) == 0 &&
+  if (status_of(fd, info) == 0 && S_ISREG(info->st_mode) && (info->st_mode & 022) == 0 &&
       (info->st_uid == 0 || info->st_uid == geteuid()) && info->st_size == static_cast<off_t>(size))
     return fd;
   (void)close(fd);
@@ -234,7 +234,7 @@ bool slot_is_ours() {
 // The program may have closed our descriptor, and someone may have taken us for dead since.
 bool keep_slot() {
   struct stat info {};
-  if (fstat(grant.fd, &info) != 0 || info.st_dev != grant.device || info.st_ino != grant.inode) {
+  if (status_of(grant.fd, &info) != 0 || info.st_dev != grant.device || info.st_ino != grant.inode) {
     const int fd = open_usage(&info);
     if (fd < 0) return false;
     grant.fd = fd;

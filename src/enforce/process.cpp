@@ -59,7 +59,7 @@ std::uint64_t own_start_time() {
 
 std::uint64_t own_pid_namespace() {
   struct stat info {};
-  if (name_space == 0 && stat("/proc/self/ns/pid", &info) == 0) name_space = info.st_ino;
+  if (name_space == 0 && status_of("/proc/self/ns/pid", &info) == 0) name_space = info.st_ino;
   return name_space;
 }
 
