@@ -5,7 +5,18 @@ _aliquot() {
   COMPREPLY=()
 
   if [[ $COMP_CWORD -eq 1 ]]; then
-    words="sim slurm --help --version"
+    words="setup sim slurm --help --version"
+  elif [[ $command == setup && $COMP_CWORD -eq 2 ]]; then
+    words="preload --help"
+  elif [[ $command == setup ]]; then
+    case $prev in
+      --library | --root)
+        compopt -o filenames 2>/dev/null
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+        return
+        ;;
+      *) words="on off --library --root --json --help" ;;
+    esac
   elif [[ $command == slurm && $COMP_CWORD -eq 2 ]]; then
     words="setup check sandbox --help"
   elif [[ $command == slurm && $sub == sandbox && $COMP_CWORD -eq 3 ]]; then

@@ -134,8 +134,9 @@ std::vector<Backend> list_backends(const EnforcementFacts& node) {
                               : "thread percentages of MPS hold the shares; leases for jobs "
                                 "outside of it")});
   all.push_back({"watchdog", node.enabled,
-                 off(node.kill_escapes ? "finds processes outside their limits and kills them"
-                                       : "finds processes outside their limits and reports them")});
+                 off(node.kill_escapes ? "ends processes that hold more than their job was granted"
+                                       : "reports processes that hold more than their job was "
+                                         "granted, and leaves them (enforce.escape)")});
   return all;
 }
 

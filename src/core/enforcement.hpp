@@ -33,7 +33,7 @@ struct EnforcementFacts {
   std::string no_library = {};
   FaultDomain domain = FaultDomain::user;
   Compute compute_limit = kWholeGpu;  // over that: compute is over-committed
-  bool kill_escapes = false;
+  bool kill_escapes = true;           // end what holds more than its job was granted
 };
 
 // What a job holds of one GPU.

@@ -34,6 +34,12 @@ extern "C" {
 #endif
 
 #define ALIQUOT_GRANT_VARIABLE "ALIQUOT_GRANT"
+/* Where daemons say whose control groups are their jobs', for processes that have no such variable
+ * (enforce/find_grant.hpp): a file of root's for each kind of daemon, two lines: what the path of a
+ * job's group has in it, before a folder job_N; and the folder in which N is the grant folder. */
+#define ALIQUOT_PLACES "/run/aliquot/places"
+#define ALIQUOT_PLACE_ENGINE "engine"
+#define ALIQUOT_PLACE_SLURM "slurm"
 #define ALIQUOT_LIMITS_FILE "limits"
 #define ALIQUOT_USAGE_FILE "usage"
 

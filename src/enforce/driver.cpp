@@ -109,7 +109,10 @@ DlsymFn real_dlsym() {
   if (known != nullptr) return known;
   for (const char* version : {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"}) {
     void* address = dlvsym(RTLD_NEXT, "dlsym", version);
-    if (address == nullptr) continue;
+    if (address == nullptr) {
+      (void)dlerror();  // the program asks about its own calls
+      continue;
+    }
     known = reinterpret_cast<DlsymFn>(address);
     __atomic_store_n(&found, known, __ATOMIC_RELEASE);
     return known;
@@ -215,11 +218,10 @@ ALIQUOT_HOOK cuGetProcAddress(const char* symbol, void** out, int version, std::
 }
 
 ALIQUOT_HOOK cuInit(unsigned flags) {
-  (void)bind_driver();
-  const CUresult r = real::cuInit(flags);
-  // Register at once: the daemon sees who uses the GPU, and a broken grant is said early.
-  if (r == kSuccess && grant_wanted()) (void)grant_ready();
-  return r;
+  // Registered before the driver knows of the process: the daemon never sees one on the GPU that
+  // has the library and is not on its list. And a broken grant is said early.
+  if (bind_driver() && grant_wanted()) (void)grant_ready();
+  return real::cuInit(flags);
 }
 
 }  // namespace aliquot::enforce

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "enforce/find_grant.hpp"
 #include "enforce/process.hpp"
 #include "enforce/reset.hpp"
 
@@ -44,21 +45,29 @@ Grant grant;
 Lock attach_lock;
 bool forks_watched = false;
 
-// 0 = not looked yet, 1 = no, 2 = yes. The folder's name is kept from the start: what the program
-// does to its environment later changes nothing.
+// 0 = not looked yet, 1 = no, 2 = yes.
 int wanted = 0;
 char folder[ALIQUOT_PATH_BYTES];
 
+// The folder's name is kept from the start: what the program does to its environment later changes
+// nothing. A program that runs with more rights than who started it takes nothing from him.
 __attribute__((constructor)) void look_at_environment() {
-  if (wanted != 0) return;
-  const char* value = std::getenv(ALIQUOT_GRANT_VARIABLE);
-  if (value == nullptr || *value == '\0') {
-    wanted = 1;
-    return;
-  }
+  if (folder[0] != '\0') return;
+  const char* value = secure_getenv(ALIQUOT_GRANT_VARIABLE);
   // A name too long is cut, names no folder, and so allows nothing.
-  std::strncpy(folder, value, sizeof folder - 1);
-  wanted = 2;
+  if (value != nullptr) std::strncpy(folder, value, sizeof folder - 1);
+}
+
+// When the program first uses CUDA, not before: the library may be in every process of the machine.
+void look_for_grant() {
+  const KeepErrno keep;
+  look_at_environment();
+  char found[ALIQUOT_PATH_BYTES] = {};
+  // Threads that come together write the same: no lock that a fork in between could leave taken.
+  if (find_grant_by_group(ALIQUOT_PLACES, 0, "/proc/self/cgroup", found, sizeof found))
+    for (std::size_t i = 0; i < sizeof folder; ++i)
+      __atomic_store_n(&folder[i], found[i], __ATOMIC_RELAXED);
+  __atomic_store_n(&wanted, folder[0] == '\0' ? 1 : 2, __ATOMIC_RELEASE);
 }
 
 void say(const char* what) {
@@ -234,7 +243,8 @@ bool slot_is_ours() {
 // The program may have closed our descriptor, and someone may have taken us for dead since.
 bool keep_slot() {
   struct stat info {};
-  if (status_of(grant.fd, &info) != 0 || info.st_dev != grant.device || info.st_ino != grant.inode) {
+  if (status_of(grant.fd, &info) != 0 || info.st_dev != grant.device ||
+      info.st_ino != grant.inode) {
     const int fd = open_usage(&info);
     if (fd < 0) return false;
     grant.fd = fd;
@@ -338,8 +348,8 @@ std::uint64_t now_ns() {
 }
 
 bool grant_wanted() {
-  if (wanted == 0) look_at_environment();
-  return wanted == 2;
+  if (__atomic_load_n(&wanted, __ATOMIC_ACQUIRE) == 0) look_for_grant();
+  return __atomic_load_n(&wanted, __ATOMIC_ACQUIRE) == 2;
 }
 
 bool grant_ready() {

@@ -12,7 +12,8 @@ namespace aliquot::enforce {
 
 inline constexpr int kNoGpu = -1;
 
-// ALIQUOT_GRANT is set: otherwise the library does nothing at all.
+// This process is in a job with a grant (find_grant.hpp): otherwise the library does nothing at
+// all.
 bool grant_wanted();
 // The grant is mapped and this process has its slot. False: nothing may be allocated.
 bool grant_ready();

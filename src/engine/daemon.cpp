@@ -24,12 +24,14 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "enforce/abi.h"
 #include "engine/api_server.hpp"
 #include "engine/stepd_executor.hpp"
 #include "net/server.hpp"
 #include "node/enforcer.hpp"
 #include "node/folder.hpp"
 #include "node/monitor.hpp"
+#include "node/places.hpp"
 #include "node/spawn.hpp"
 
 namespace aliquot::engine {
@@ -207,7 +209,8 @@ class Daemon {
   void sample_later() {
     const Settings& settings = options_.settings;
     resting_ = engine_->live() == 0 && !enforcer_->busy();
-    const Millis wait = resting_ ? settings.idle_sample_interval : settings.sample_interval;
+    Millis wait = resting_ ? settings.idle_sample_interval : settings.sample_interval;
+    if (enforcer_->watching()) wait = std::min(wait, settings.watch_interval);
     sampling_.expires_after(std::chrono::milliseconds(wait.value()));
     sampling_.async_wait([this](error_code error) {
       if (error) return;
@@ -295,6 +298,9 @@ Result<void> run_daemon(const DaemonOptions& options, const std::function<void()
        .compute_limit = settings.compute_limit,
        .kill_escapes = settings.escape == "kill"},
       *devices, gpus, standin));
+  if (cgroups->available() && node::has_public_place(options.run)) {
+    TRY(node::publish_place(ALIQUOT_PLACE_ENGINE, "/" + groups, options.run));
+  }
   Daemon daemon(options, std::move(devices), std::move(cgroups), std::move(enforcer),
                 std::move(stepd));
   return daemon.run(std::move(machine), ready);

@@ -185,17 +185,43 @@ TEST_F(EnforceTest, AFaultStaysWithItsUser) {
   EXPECT_EQ(wait(mine).state, "FAILED") << output(mine);
 }
 
-TEST_F(EnforceTest, AnEscapeIsReported) {
+// Who is within the limit is left alone, library or not, but it is said.
+TEST_F(EnforceTest, AProcessWithoutTheLibraryIsReported) {
   const auto id = submit(share(
       "10G", "env -u LD_PRELOAD " + std::string(kLoad) + " --mem 5G --seconds 4; echo rc=$?"));
   const auto target = "/v1/jobs/" + std::to_string(id) + "/why";
   EXPECT_TRUE(eventually([&] {
     const auto why = get<api::WhyInfo>(target);
     return why && why->state == "RUNNING" && why->sentences.size() == 2 &&
-           why->sentences[1].find("left alone") != std::string::npos;
+           why->sentences[1].find("without the library") != std::string::npos;
   }));
   wait(id);
   EXPECT_NE(output(id).find("rc=0"), std::string::npos) << output(id);
+}
+
+// With nothing of its environment, but for the stand-in's own.
+const std::string kEscape =
+    "env -i LD_LIBRARY_PATH=$LD_LIBRARY_PATH ALIQUOT_STANDIN_STATE=$ALIQUOT_STANDIN_STATE " +
+    std::string(kLoad) + " --mem 60G --seconds 30 --busy 0%";
+
+TEST_F(EnforceTest, WhatHoldsMoreThanItsJobWasGrantedIsEndedEveryTime) {
+  const auto honest = submit(share("10G", std::string(kLoad) + " --mem 8G --seconds 6 --json"));
+  const auto id = submit(share("10G", std::string(kLoad) + " --mem 4G --seconds 5 --json & " +
+                                          kEscape + "; echo first=$?; " + kEscape +
+                                          " 2>/dev/null; echo second=$?; wait"));
+  wait(id);
+  EXPECT_NE(output(id).find("first=137"), std::string::npos) << output(id);
+  EXPECT_NE(output(id).find("second=137"), std::string::npos) << output(id);
+  // Its honest sibling went on; the job was told on its own standard error, also by the process
+  // that does not listen.
+  EXPECT_NE(output(id).find("\"allocated\""), std::string::npos) << output(id);
+  EXPECT_NE(output(id).find("held 60."), std::string::npos) << output(id);
+  EXPECT_NE(output(id).find("killed (2 times now)"), std::string::npos) << output(id);
+  const auto why = get<api::WhyInfo>("/v1/jobs/" + std::to_string(id) + "/why");
+  ASSERT_TRUE(why);
+  ASSERT_EQ(why->sentences.size(), 2U);
+  EXPECT_NE(why->sentences[1].find("was granted 10.0 GiB; killed"), std::string::npos);
+  EXPECT_EQ(wait(honest).state, "COMPLETED") << output(honest);
 }
 
 class OneServerTest : public EnforceTest {
@@ -233,30 +259,22 @@ TEST_F(PascalTest, HasNoMps) {
   EXPECT_EQ(servers(), 0U);
 }
 
-class KillEscapesTest : public EnforceTest {
+class ReportEscapesTest : public EnforceTest {
  protected:
-  KillEscapesTest() : EnforceTest("[enforce]\nescape = \"kill\"\n") {}
+  ReportEscapesTest() : EnforceTest("[enforce]\nescape = \"report\"\n") {}
 };
 
-TEST_F(KillEscapesTest, AnEscapingProcessIsFoundAndKilled) {
-  // Without the library; and with nothing at all of its environment, but for the driver's own.
-  const std::string without =
-      "env -u LD_PRELOAD -u ALIQUOT_GRANT " + std::string(kLoad) + " --mem 5G --seconds 30";
-  const std::string nothing =
-      "env -i LD_LIBRARY_PATH=$LD_LIBRARY_PATH ALIQUOT_STANDIN_STATE=$ALIQUOT_STANDIN_STATE " +
-      std::string(kLoad) + " --mem 5G --seconds 30";
-  for (const auto& script : {without, nothing}) {
-    const auto id = submit(share("10G", script + "; echo rc=$?"));
-    wait(id);
-    EXPECT_NE(output(id).find("rc=137"), std::string::npos) << output(id);
-    const auto why = get<api::WhyInfo>("/v1/jobs/" + std::to_string(id) + "/why");
-    ASSERT_TRUE(why);
-    ASSERT_EQ(why->sentences.size(), 2U);
-    EXPECT_NE(why->sentences[1].find("outside of the job's limits"), std::string::npos);
-  }
-  // Who stays inside is left alone.
-  const auto good = submit(share("10G", std::string(kLoad) + " --mem 5G --seconds 4 --json"));
-  EXPECT_EQ(wait(good).state, "COMPLETED") << output(good);
+TEST_F(ReportEscapesTest, LeavesItAlone) {
+  const std::string script = kEscape.substr(0, kEscape.find("--seconds")) + "--seconds 3";
+  const auto id = submit(share("10G", script + "; echo rc=$?"));
+  const auto target = "/v1/jobs/" + std::to_string(id) + "/why";
+  EXPECT_TRUE(eventually([&] {
+    const auto why = get<api::WhyInfo>(target);
+    return why && why->sentences.size() == 2 &&
+           why->sentences[1].find("left alone") != std::string::npos;
+  }));
+  wait(id);
+  EXPECT_NE(output(id).find("rc=0"), std::string::npos) << output(id);
 }
 
 class TakingTurnsTest : public EnforceTest {

@@ -134,6 +134,11 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
            toml_table({{"enabled", truth_into(settings.enforce)},
                        {"fault_domain", one_of(settings.fault_domain, {"gpu", "user", "job"})},
                        {"escape", one_of(settings.escape, {"report", "kill"})},
+                       {"watch_ms",
+                        [&](const TomlPlace& place) -> Result<void> {
+                          settings.watch_interval = Millis(TRY(place.number(20, 60'000)));
+                          return {};
+                        }},
                        {"library", library_into(settings.library)}})},
           {"schedule", toml_table({{"policy", one_of(settings.policy, policies)}})},
           {"jobs", toml_table({{"memory_per_cpu", size_into(settings.memory_per_cpu)},

@@ -12,6 +12,7 @@
 #include "base/slurm_time.hpp"
 #include "base/time.hpp"
 #include "base/units.hpp"
+#include "core/watchdog.hpp"
 
 namespace aliquot::engine {
 
@@ -41,8 +42,9 @@ struct Settings {
   // How shares are held (core/enforcement).
   bool enforce = true;
   std::string fault_domain = "user";  // "gpu", "user", "job"
-  std::string escape = "report";      // "kill": end processes that got around their limits
-  std::string library = {};           // libaliquot.so; empty: where it was installed
+  std::string escape = "kill";        // end what holds more than its job was granted; or "report"
+  Millis watch_interval = core::kWatchInterval;  // between two looks, while there are shares
+  std::string library = {};                      // libaliquot.so; empty: where it was installed
 
   // For jobs that say none. Absent: nothing is set aside and nothing enforced, as in a Slurm that
   // does not count memory.

@@ -19,7 +19,8 @@ TEST(Settings, NoneAreNeeded) {
   EXPECT_EQ(settings->kill_wait, seconds(30));
   EXPECT_TRUE(settings->enforce);
   EXPECT_EQ(settings->fault_domain, "user");
-  EXPECT_EQ(settings->escape, "report");
+  EXPECT_EQ(settings->escape, "kill");
+  EXPECT_EQ(settings->watch_interval, Millis(250));
 }
 
 TEST(Settings, ReadsEachOfThem) {
@@ -38,7 +39,8 @@ compute_overcommit = 2
 [enforce]
 enabled = false
 fault_domain = "gpu"
-escape = "kill"
+escape = "report"
+watch_ms = 100
 library = "/opt/libaliquot.so"
 [schedule]
 policy = "least-occupied"
@@ -69,7 +71,8 @@ default = true
   EXPECT_EQ(settings->compute_limit, kWholeGpu * 2);
   EXPECT_FALSE(settings->enforce);
   EXPECT_EQ(settings->fault_domain, "gpu");
-  EXPECT_EQ(settings->escape, "kill");
+  EXPECT_EQ(settings->escape, "report");
+  EXPECT_EQ(settings->watch_interval, Millis(100));
   EXPECT_EQ(settings->library, "/opt/libaliquot.so");
   EXPECT_EQ(settings->policy, "least-occupied");
   EXPECT_EQ(settings->kill_wait, seconds(10));

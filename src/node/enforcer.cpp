@@ -1,6 +1,5 @@
 #include "node/enforcer.hpp"
 
-#include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <utility>
 
@@ -23,17 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside what a job allocates the driver takes a little for it that nobody can tell beforehand.
-constexpr Bytes kSlack = mib(256);
 constexpr const char* kServerFile = "mps";  // in the grant folder: the pipe directory
 
 std::uint64_t group_of(const std::optional<fs::path>& pipes) {
   return pipes ? std::hash<std::string>{}(pipes->string()) | 1U : 0;
-}
-
-std::string gib_text(Bytes bytes) {
-  return fmt::format("{:.1f} GiB",
-                     static_cast<double>(bytes.value()) / static_cast<double>(gib(1).value()));
 }
 
 }  // namespace
@@ -130,6 +121,8 @@ Result<Enforcer::Enforced> Enforcer::grant(const api::JobInfo& job) {
   drop_files(id);
   Held held;
   held.attempt = job.restarts;
+  held.uid = Uid(job.uid);
+  held.gid = Gid(job.gid);
   held.plan = plan(job);
   if (!held.plan.watchdog) return Enforced{{}, "", held.plan.words};  // nothing to hold
   const auto pipes = TRY(serve(job, held));
@@ -186,6 +179,8 @@ void Enforcer::adopt(const api::JobInfo& job) {
   }
   Held held;
   held.attempt = job.restarts;
+  held.uid = Uid(job.uid);
+  held.gid = Gid(job.gid);
   held.plan = plan(job);
   // As it was started, whatever the settings say now.
   const auto had = [&](std::string_view word) {
@@ -270,7 +265,7 @@ void Enforcer::drop_files(JobId job) {
   for (auto& [gpu, slots] : leases_) {
     std::erase_if(slots, [&](const auto& slot) { return slot.second == job; });
   }
-  std::erase_if(reported_, [&](const auto& one) { return one.first == job; });
+  watchdog_.forget(job);
   GrantFolder::remove(grants_, job);
 }
 
@@ -281,69 +276,6 @@ void Enforcer::release(JobId job, std::optional<std::int64_t> attempt) {
     if (held == held_.end() || (attempt && held->second.attempt != *attempt)) return;
   }
   drop_files(job);
-}
-
-std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views) {
-  std::vector<Escape> escapes;
-  std::vector<ProcessRef> condemned;
-  const std::lock_guard lock(mutex_);
-  const auto condemn = [&](std::int64_t pid) {
-    const auto process = read_process(Pid(static_cast<pid_t>(pid)));
-    if (process) condemned.push_back(process->ref);
-  };
-  const std::string_view verdict = options_.facts.kill_escapes ? "killed" : "left alone";
-  std::map<JobId, std::set<std::int64_t>> registered;
-  for (const GpuView& view : views) {
-    const std::string& gpu = view.sample.id.value();
-    std::map<JobId, Bytes> used;
-    for (const api::GpuProcess& process : view.processes) {
-      if (!process.job_id) continue;
-      const JobId job(*process.job_id);
-      const auto found = held_.find(job);
-      if (found == held_.end()) continue;
-      Held& held = found->second;
-      used[job] += Bytes(process.memory);
-      if (!held.plan.library) continue;
-      auto [known, fresh] = registered.try_emplace(job);
-      if (fresh) {
-        for (const Pid pid : held.folder->processes()) known->second.insert(pid.value());
-      }
-      if (!escaped(process, known->second)) continue;
-      condemn(process.pid);
-      if (!reported_.insert({job, process.pid}).second) continue;
-      escapes.push_back(
-          {job, fmt::format("process {} ({}) used GPU {} outside of the job's limits: "
-                            "the library is not in it; {}",
-                            process.pid, process.command, gpu, verdict)});
-    }
-    for (auto& [job, held] : held_) {
-      const auto limit = held.limits.find(gpu);
-      if (limit == held.limits.end()) continue;
-      int& over = held.over[gpu];
-      over = used[job] > limit->second + kSlack ? over + 1 : 0;
-      // Once may be a moment's overlap of one process that ends with the next.
-      if (over != 2) continue;
-      escapes.push_back(
-          {job, fmt::format("its processes hold {} on GPU {} and were granted {}; {}",
-                            gib_text(used[job]), gpu, gib_text(limit->second), verdict)});
-      for (const api::GpuProcess& process : view.processes) {
-        if (process.job_id == job.value()) condemn(process.pid);
-      }
-    }
-  }
-  if (options_.facts.kill_escapes) signal_processes(condemned, SIGKILL);
-  return escapes;
-}
-
-// Seen by the driver, alive, and unknown to the library.
-bool Enforcer::escaped(const api::GpuProcess& process, const std::set<std::int64_t>& registered) {
-  if (registered.contains(process.pid)) return false;
-  const auto now = read_process(Pid(static_cast<pid_t>(process.pid)));
-  if (!now || now->state == 'Z' || now->state == 'X') return false;
-  // One that is on its way out has left the library before the driver: its memory is gone already.
-  std::ifstream file(fmt::format("/proc/{}/statm", process.pid));
-  std::int64_t pages = 0;
-  return static_cast<bool>(file >> pages) && pages > 0;
 }
 
 void Enforcer::tick() {

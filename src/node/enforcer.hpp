@@ -14,7 +14,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +22,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "core/enforcement.hpp"
+#include "core/watchdog.hpp"
 #include "gpu/mps.hpp"
 #include "node/arbiter.hpp"
 #include "node/grant_folder.hpp"
@@ -75,13 +75,16 @@ class Enforcer {
   // The attempt tells a run from the one after a requeue; none: whichever it is.
   void release(JobId job, std::optional<std::int64_t> attempt);
 
-  // What the GPUs' processes are, from the monitor, just sampled: those that are in a job and
-  // outside its limits. Each is reported once, and killed if the site wants it.
+  // What the GPUs' processes are, from the monitor, just sampled: what holds more than its job was
+  // granted is killed, unless the site only wants it reported, and told so on its standard error;
+  // what is in a job without the library is reported. What there is to say of it comes back.
   std::vector<Escape> inspect(const std::vector<GpuView>& views);
   // Looks after the servers; often.
   void tick();
   // Whether there is a server to look after.
   [[nodiscard]] bool busy() const { return busy_; }
+  // Whether there is a share to watch: then inspect() is called often.
+  [[nodiscard]] bool watching();
   // The daemon ends; jobs that run go on with what they have. Of all others nothing stays behind.
   void stop(const std::vector<api::JobInfo>& active);
 
@@ -95,8 +98,9 @@ class Enforcer {
     core::EnforcementPlan plan;
     Enforced enforced;
     std::optional<GrantFolder> folder;
+    Uid uid = Uid(0);
+    Gid gid = Gid(0);
     std::map<std::string, Bytes> limits;  // by the GPU's UUID
-    std::map<std::string, int> over;      // samples in a row in which it held too much
   };
 
   explicit Enforcer(EnforcerOptions options);
@@ -106,7 +110,8 @@ class Enforcer {
   void describe(Held& held, const std::optional<std::filesystem::path>& pipes) const;
   void keep(JobId job, Held held, const std::optional<std::filesystem::path>& pipes);
   void drop_files(JobId job);
-  static bool escaped(const api::GpuProcess& process, const std::set<std::int64_t>& registered);
+  void end(JobId job, const Held& held, const GpuView& view, const core::Watchdog::Verdict& verdict,
+           std::vector<Escape>& escapes) const;
 
   EnforcerOptions options_;
   const std::filesystem::path grants_;
@@ -115,7 +120,7 @@ class Enforcer {
   std::mutex mutex_;  // for what follows; never held while a process starts
   std::map<JobId, Held> held_;
   std::map<std::string, std::map<std::uint32_t, JobId>> leases_;  // by the GPU's UUID and slot
-  std::set<std::pair<JobId, std::int64_t>> reported_;             // job and pid
+  core::Watchdog watchdog_;
 
   std::mutex making_boards_;
   std::mutex mps_mutex_;

@@ -251,14 +251,20 @@ std::optional<Pid> GrantFolder::holder(std::uint32_t slot) const {
   return Pid(lock.l_pid);
 }
 
-std::vector<Pid> GrantFolder::processes() {
-  std::vector<Pid> all;
+std::vector<GrantFolder::Member> GrantFolder::members() {
+  std::vector<Member> all;
   if (!copy()) return all;
   const auto* usage = reinterpret_cast<const aliquot_usage*>(copy_.data());
   const auto* slots = static_cast<const aliquot_slot*>(usage->slots);
   for (std::uint32_t s = 0; s < slots_; ++s) {
     if (slots[s].pid <= 0) continue;
-    if (const auto pid = holder(s)) all.push_back(*pid);
+    const auto pid = holder(s);
+    if (!pid) continue;
+    Member member{*pid, {}};
+    for (std::size_t i = 0; i < gpus_.size(); ++i) {
+      member.charged.emplace_back(count(slots[s].gpus[i].charged));
+    }
+    all.push_back(std::move(member));
   }
   return all;
 }

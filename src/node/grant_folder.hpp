@@ -71,9 +71,13 @@ class GrantFolder {
 
   // One for each GPU of the grant. Not thread-safe: who reads often has a folder of its own.
   std::vector<GpuUsage> usage();
+  struct Member {
+    Pid pid;
+    std::vector<Bytes> charged;  // what it says it holds, one for each GPU of the grant
+  };
   // The processes that have registered and live, by the locks they hold: the kernel says who that
   // is.
-  std::vector<Pid> processes();
+  std::vector<Member> members();
   // Looks again which processes are dead; between two calls they are taken for what they were.
   void find_dead();
 

@@ -141,7 +141,9 @@ TEST_F(GrantFolderTest, SumsWhatProcessesUse) {
   EXPECT_EQ(seen[0].gpu_ns, 111);
   EXPECT_EQ(seen[0].launched, 2U);
   EXPECT_EQ(seen[0].completed, 0U);
-  EXPECT_EQ(folder->processes(), (std::vector<Pid>{Pid(first), Pid(second)}));
+  ASSERT_EQ(folder->members().size(), 2U);
+  EXPECT_EQ(folder->members()[0].pid, Pid(first));
+  EXPECT_EQ(folder->members()[1].pid, Pid(second));
   // A dead process holds nothing, but what it did is not forgotten.
   end(second);
   folder->find_dead();
@@ -149,7 +151,9 @@ TEST_F(GrantFolderTest, SumsWhatProcessesUse) {
   EXPECT_EQ(seen[0].memory, Bytes(1000));
   EXPECT_EQ(seen[0].gpu_ns, 111);
   EXPECT_EQ(seen[0].launched, 0U);
-  EXPECT_EQ(folder->processes(), std::vector<Pid>{Pid(first)});
+  ASSERT_EQ(folder->members().size(), 1U);
+  EXPECT_EQ(folder->members()[0].pid, Pid(first));
+  EXPECT_EQ(folder->members()[0].charged, std::vector<Bytes>{Bytes(1000)});
   end(first);
   ::munmap(usage, sizeof *usage);
 }
@@ -169,12 +173,12 @@ TEST_F(GrantFolderTest, NonsenseFromTheJobHurtsNobody) {
   EXPECT_GE(folder->usage()[0].memory, Bytes(0));
   folder->find_dead();
   EXPECT_EQ(folder->usage()[0].memory, Bytes(0));
-  EXPECT_TRUE(folder->processes().empty());  // a pid alone proves nothing
+  EXPECT_TRUE(folder->members().empty());  // a pid alone proves nothing
   ::munmap(usage, sizeof *usage);
   // Its owner may cut it off at any time.
   ASSERT_EQ(::truncate((root_ / "7/usage").c_str(), 100), 0);
   EXPECT_EQ(folder->usage()[0].memory, Bytes(0));
-  EXPECT_TRUE(folder->processes().empty());
+  EXPECT_TRUE(folder->members().empty());
   ASSERT_EQ(::truncate((root_ / "7/usage").c_str(), 20'000), 0);
   EXPECT_EQ(folder->usage()[0].memory, Bytes(0));
 }

@@ -33,9 +33,20 @@ complete_words() { # words…: what is offered for the last one
   done
 }
 
+@test "every option of setup is offered" {
+  complete_words aliquot setup preload --
+  offered=" ${COMPREPLY[*]} "
+  for option in $("$ALIQUOT_BIN/aliquot" setup preload --help | grep -oE '^ +(-h,)?--[a-z-]+' | sed 's/.*--/--/'); do
+    echo "$option: $offered"
+    [[ $offered == *" $option "* ]]
+  done
+}
+
 @test "commands and policies" {
   complete_words aliquot s
-  [ "${COMPREPLY[*]}" = "sim slurm" ]
+  [ "${COMPREPLY[*]}" = "setup sim slurm" ]
+  complete_words aliquot setup preload o
+  [ "${COMPREPLY[*]}" = "on off" ]
   complete_words aliquot slurm s
   [ "${COMPREPLY[*]}" = "setup sandbox" ]
   complete_words aliquot slurm sandbox up --mo

@@ -54,6 +54,16 @@ TEST(Suffered, out_of_memory_returned_as_minus_one) {
   EXPECT_EQ(job.charged(), kContext);
 }
 
+// The driver shows a process as soon as it starts to use it; who is not registered then is taken
+// for one without the library.
+TEST(Suffered, ordinary_jobs_reported_in_their_first_second) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, kGiB}});
+  Victim victim(&job, "dlsym", {{"CUDA_VISIBLE_DEVICES", ""}});
+  EXPECT_EQ(victim.tell("init"), 100) << "no device: the driver's own start failed";
+  EXPECT_EQ(job.usage().slots[0].pid, victim.pid());
+}
+
 TEST(Suffered, frees_of_pool_memory_failing) {
   Machine machine("h200:1");
   Job job(machine, {{0, kGiB}});

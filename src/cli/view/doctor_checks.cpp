@@ -15,6 +15,7 @@
 
 #include "base/text.hpp"
 #include "cli/view/json_writer.hpp"
+#include "cli/view/preload.hpp"
 #include "cli/view/programs.hpp"
 
 namespace aliquot::cli {
@@ -103,6 +104,28 @@ Check check_mps() {
   return {"mps", Level::warn,
           "nvidia-cuda-mps-control is not in PATH: shares take turns on the GPU",
           "install it for shares that run side by side (Debian: nvidia-cuda-mps)"};
+}
+
+// Without it a process that loses its environment is held by the daemon's watchdog alone, which is
+// a choice; a file that is named and not there makes every program of the machine complain.
+Check check_preload(const std::string& root) {
+  std::ifstream file(root + kPreloadFile);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const auto library = find_in_preload(text);
+  if (library.empty()) {
+    return {"preload", Level::ok,
+            fmt::format("the library is not in {}: a process without its job's environment is held "
+                        "by the watchdog; 'aliquot setup preload on' has it in every process",
+                        kPreloadFile),
+            ""};
+  }
+  if (::access((root + library).c_str(), R_OK) != 0) {
+    return {"preload", Level::fail,
+            fmt::format("{} names {}, which is not there", kPreloadFile, library),
+            "aliquot setup preload off, or install it again"};
+  }
+  return {"preload", Level::ok, fmt::format("every process has {} ({})", library, kPreloadFile),
+          ""};
 }
 
 Check check_cgroup(const std::string& root) {
@@ -214,9 +237,9 @@ std::string_view to_string(Check::Level level) {
 }
 
 std::vector<Check> check_machine(const std::string& root) {
-  return {check_driver(root), check_devices(root), check_nvml(),
-          check_mps(),        check_cgroup(root),  check_namespaces(root),
-          check_disk(root),   check_program(),     check_slurm()};
+  return {check_driver(root),  check_devices(root), check_nvml(),           check_mps(),
+          check_preload(root), check_cgroup(root),  check_namespaces(root), check_disk(root),
+          check_program(),     check_slurm()};
 }
 
 std::vector<Check> check_daemon(const Answer<api::ClusterInfo>& cluster) {

@@ -17,6 +17,7 @@ void add_logs(CLI::App& parent, Invocation& invocation);
 void add_doctor(CLI::App& parent, Invocation& invocation);
 void add_up(CLI::App& parent, Invocation& invocation);
 void add_down(CLI::App& parent, Invocation& invocation);
+void add_setup(CLI::App& parent, Invocation& invocation);
 void add_shims(CLI::App& parent, Invocation& invocation);
 
 // Says why nobody answered; the exit status.

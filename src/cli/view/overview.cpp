@@ -101,6 +101,7 @@ void add_view_commands(CLI::App& parent, Invocation& invocation) {
   add_doctor(parent, invocation);
   add_up(parent, invocation);
   add_down(parent, invocation);
+  add_setup(parent, invocation);
   add_shims(parent, invocation);
 }
 

@@ -1,0 +1,194 @@
+#include "cli/view/preload.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "base/text.hpp"
+
+namespace aliquot::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kOurName = "libaliquot.so";
+// What the loader takes for the end of a name.
+constexpr std::string_view kBetween = " \t:";
+
+bool is_ours(std::string_view word) {
+  const auto slash = word.rfind('/');
+  return (slash == word.npos ? word : word.substr(slash + 1)) == kOurName;
+}
+
+// The names of a line, and the comment at its end.
+struct Line {
+  std::vector<std::string_view> words;
+  std::string_view comment;
+};
+Line read_line(std::string_view line) {
+  Line read;
+  const auto hash = line.find('#');
+  if (hash != line.npos) read.comment = line.substr(hash);
+  line = line.substr(0, hash);
+  while (true) {
+    const auto begin = line.find_first_not_of(kBetween);
+    if (begin == line.npos) return read;
+    const auto end = line.find_first_of(kBetween, begin);
+    read.words.push_back(line.substr(begin, end - begin));
+    if (end == line.npos) return read;
+    line = line.substr(end);
+  }
+}
+
+Result<std::string> read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    if (errno == ENOENT) return std::string();
+    return fail(Error::Code::unavailable, "cannot read {}: {}", path, std::strerror(errno));
+  }
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// Every program start reads it: it is there whole, or as it was.
+Result<void> replace_file(const std::string& path, const std::string& text) {
+  if (text.empty()) {
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
+      return fail(Error::Code::unavailable, "cannot remove {}: {}", path, std::strerror(errno));
+    }
+    return {};
+  }
+  const std::string fresh = path + ".aliquot";
+  ::unlink(fresh.c_str());
+  const int fd = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+  bool done = fd >= 0 && ::write(fd, text.data(), text.size()) == std::ssize(text) &&
+              ::fchmod(fd, 0644) == 0 && ::fsync(fd) == 0;
+  int error = errno;
+  if (fd >= 0) ::close(fd);
+  if (done && ::rename(fresh.c_str(), path.c_str()) != 0) {
+    error = errno;
+    done = false;
+  }
+  if (done) return {};
+  if (fd >= 0) ::unlink(fresh.c_str());
+  return fail(Error::Code::unavailable, "cannot write {}: {}{}", path, std::strerror(error),
+              error == EACCES ? "; be root" : "");
+}
+
+// What root's processes load must be root's alone to change, all the way down.
+Result<void> check_owner(const fs::path& library) {
+  for (fs::path part = library;; part = part.parent_path()) {
+    struct stat info {};
+    if (::stat(part.c_str(), &info) != 0) {
+      return fail(Error::Code::not_found, "cannot look at {}: {}", part.string(),
+                  std::strerror(errno));
+    }
+    const bool sticky = S_ISDIR(info.st_mode) && (info.st_mode & S_ISVTX) != 0;
+    if (info.st_uid != 0 || ((info.st_mode & 022U) != 0 && !sticky)) {
+      return fail(Error::Code::permission_denied,
+                  "{} is not root's alone to change, and every process would load {}: install it "
+                  "where it is",
+                  part.string(), library.string());
+    }
+    if (part == part.parent_path()) return {};
+  }
+}
+
+// A program that does nothing, with the library in it: what it says when that goes wrong.
+Result<void> try_library(const std::string& library) {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    return fail(Error::Code::unavailable, "cannot make a pipe: {}", std::strerror(errno));
+  }
+  const std::string variable = "LD_PRELOAD=" + library;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(ends[1], STDERR_FILENO);
+    const std::array<const char*, 2> argv = {"true", nullptr};
+    const std::array<const char*, 2> envp = {variable.c_str(), nullptr};
+    ::execve("/bin/true", const_cast<char* const*>(argv.data()),
+             const_cast<char* const*>(envp.data()));
+    ::_exit(127);
+  }
+  ::close(ends[1]);
+  std::string said;
+  std::array<char, 512> buffer{};
+  for (ssize_t n = 0; (n = ::read(ends[0], buffer.data(), buffer.size())) > 0;) {
+    said.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+  ::close(ends[0]);
+  int status = -1;
+  if (child > 0) ::waitpid(child, &status, 0);
+  if (status == 0 && said.empty()) return {};
+  return fail(Error::Code::failed_state, "a program does not start with {}: {}", library,
+              said.empty() ? fmt::format("status {}", status) : quote(said));
+}
+
+}  // namespace
+
+std::string edit_preload(std::string_view text, std::string_view library) {
+  std::string edited;
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  for (const auto line : text.empty() ? std::vector<std::string_view>() : split(text, '\n')) {
+    const Line read = read_line(line);
+    if (std::ranges::none_of(read.words, is_ours)) {
+      edited += fmt::format("{}\n", line);
+      continue;
+    }
+    std::string kept;
+    for (const auto word : read.words) {
+      if (!is_ours(word)) kept += fmt::format("{}{}", kept.empty() ? "" : " ", word);
+    }
+    if (!read.comment.empty()) kept += fmt::format("{}{}", kept.empty() ? "" : " ", read.comment);
+    if (!kept.empty()) edited += kept + "\n";
+  }
+  if (!library.empty()) edited += fmt::format("{}\n", library);
+  return edited;
+}
+
+std::string find_in_preload(std::string_view text) {
+  for (const auto line : split(text, '\n')) {
+    for (const auto word : read_line(line).words) {
+      if (is_ours(word)) return std::string(word);
+    }
+  }
+  return {};
+}
+
+Result<std::string> preload_on(const std::string& root, const std::string& library) {
+  if (!library.starts_with('/') || library.find_first_of(" \t\n:#$") != library.npos ||
+      !is_ours(library)) {
+    return fail(Error::Code::invalid_argument, "{} is not the full path of {}", quote(library),
+                kOurName);
+  }
+  const std::string file = root + kPreloadFile;
+  if (root.empty()) {
+    TRY(check_owner(library));
+    TRY(try_library(library));
+  }
+  const std::string before = TRY(read_file(file));
+  const std::string after = edit_preload(before, library);
+  if (before == after) return fmt::format("{} names {} already", file, library);
+  TRY(replace_file(file, after));
+  return fmt::format("every process started from now on loads {} ({})", library, file);
+}
+
+Result<std::string> preload_off(const std::string& root) {
+  const std::string file = root + kPreloadFile;
+  const std::string before = TRY(read_file(file));
+  if (find_in_preload(before).empty()) return fmt::format("{} does not name {}", file, kOurName);
+  TRY(replace_file(file, edit_preload(before, "")));
+  return fmt::format("{} is out of {}; processes that run keep it", kOurName, file);
+}
+
+}  // namespace aliquot::cli

@@ -1,0 +1,105 @@
+#include "node/last_words.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+namespace aliquot::node {
+namespace {
+
+using namespace std::chrono_literals;
+
+class LastWordsTest : public testing::Test {
+ protected:
+  LastWordsTest() {
+    std::string pattern = testing::TempDir() + "words-XXXXXX";
+    path_ = ::mkdtemp(pattern.data()) + std::string("/err");
+  }
+  ~LastWordsTest() override {
+    for (const pid_t child : children_) {
+      ::kill(child, SIGKILL);
+      ::waitpid(child, nullptr, 0);
+    }
+    ::unlink(path_.c_str());
+    ::rmdir(path_.substr(0, path_.rfind('/')).c_str());
+  }
+  // The process whose number the command prints first.
+  ProcessRef start(const std::string& command) {
+    std::array<int, 2> ready{};
+    EXPECT_EQ(::pipe2(ready.data(), O_CLOEXEC), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::dup2(ready[1], STDOUT_FILENO);
+      ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+      ::_exit(127);
+    }
+    ::close(ready[1]);
+    std::string word;
+    for (char c = 0; ::read(ready[0], &c, 1) == 1 && c != '\n';) word += c;
+    ::close(ready[0]);
+    children_.push_back(child);
+    const auto process = read_process(Pid(static_cast<pid_t>(std::atoi(word.c_str()))));
+    EXPECT_TRUE(process) << word;
+    return process ? process->ref : ProcessRef{Pid(0), 0};
+  }
+  bool says(const std::string& text) const {
+    for (int i = 0; i < 200; ++i) {
+      std::ifstream file(path_);
+      if (std::string((std::istreambuf_iterator<char>(file)), {}) == text) return true;
+      std::this_thread::sleep_for(50ms);
+    }
+    return false;
+  }
+
+  Uid uid_{::geteuid()};
+  Gid gid_{::getegid()};
+  std::string path_;
+  std::vector<pid_t> children_;
+};
+
+TEST_F(LastWordsTest, AreReadWhereTheProcessWroteItsErrors) {
+  const auto process = start("exec 2>" + path_ + "; echo before >&2; echo $$; exec sleep 600 >&2");
+  Fd to = standard_error_of(process, uid_);
+  ASSERT_TRUE(to);
+  signal_processes({process}, SIGKILL);
+  write_as(uid_, gid_, std::move(to), "it was killed\n");
+  EXPECT_TRUE(says("before\nit was killed\n"));
+}
+
+TEST_F(LastWordsTest, GoToItsParentWhereItReadsNothing) {
+  const auto process = start("exec 2>" + path_ + "; sleep 600 >/dev/null 2>&1 & echo $!; wait");
+  Fd to = standard_error_of(process, uid_);
+  ASSERT_TRUE(to);
+  write_as(uid_, gid_, std::move(to), "words\n");
+  EXPECT_TRUE(says("words\n"));
+  signal_processes({process}, SIGKILL);
+}
+
+TEST_F(LastWordsTest, AnotherUsersAreNotTouched) {
+  const auto process = start("exec 2>" + path_ + "; echo $$; exec sleep 600 >&2");
+  EXPECT_FALSE(standard_error_of(process, Uid(uid_.value() + 1)));
+}
+
+TEST_F(LastWordsTest, NobodyWaitsForAPipeThatNobodyReads) {
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC | O_NONBLOCK), 0);
+  while (::write(pipe[1], "x", 1) == 1) {
+  }
+  ::fcntl(pipe[1], F_SETFL, 0);
+  write_as(uid_, gid_, Fd(::dup(pipe[1])), "words\n");  // or this test never ends
+  ::close(pipe[0]);
+  ::close(pipe[1]);
+}
+
+}  // namespace
+}  // namespace aliquot::node
