@@ -110,8 +110,9 @@ Check check_mps() {
 // a choice; a file that is named and not there makes every program of the machine complain.
 Check check_preload(const std::string& root) {
   std::ifstream file(root + kPreloadFile);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  const auto library = find_in_preload(text);
+  std::ostringstream text;
+  text << file.rdbuf();
+  const auto library = find_in_preload(text.str());
   if (library.empty()) {
     return {"preload", Level::ok,
             fmt::format("the library is not in {}: a process without its job's environment is held "

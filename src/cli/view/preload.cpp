@@ -12,7 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <vector>
 
 #include "base/text.hpp"
@@ -57,7 +57,9 @@ Result<std::string> read_file(const std::string& path) {
     if (errno == ENOENT) return std::string();
     return fail(Error::Code::unavailable, "cannot read {}: {}", path, std::strerror(errno));
   }
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
 // Every program start reads it: it is there whole, or as it was.
