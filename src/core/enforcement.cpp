@@ -73,8 +73,9 @@ EnforcementPlan plan_enforcement(const EnforcementFacts& node, const std::vector
   plan.mps = may_use_mps(node, grant, clients);
   if (plan.mps) {
     const GrantFacts& share = grant.front();
-    // Between servers a percentage only wastes SMs: there the leases hold the shares.
-    if (node.domain == FaultDomain::gpu) {
+    // Between servers a percentage only wastes SMs, and within one it wastes what the others leave
+    // idle: the leases hold the shares, where there is the library.
+    if (node.domain == FaultDomain::gpu && (node.strict || !plan.library)) {
       const Compute scaled = scale_up(share.compute, node.compute_limit.value(), kWholeGpu.value());
       plan.thread_percentage = std::clamp<std::int64_t>((scaled.value() + 99) / 100, 1, 100);
     }
@@ -127,7 +128,8 @@ std::vector<Backend> list_backends(const EnforcementFacts& node) {
   all.push_back(
       {"library", library,
        off(node.no_library.empty() ? "memory held exactly, GPU time measured" : node.no_library)});
-  const bool leases = library && (node.domain != FaultDomain::gpu || !node.no_mps.empty());
+  const bool leases =
+      library && (node.domain != FaultDomain::gpu || !node.strict || !node.no_mps.empty());
   all.push_back({"leases", leases,
                  off(!node.no_library.empty() ? "they need the library"
                      : leases ? "jobs on one GPU take turns in proportion to their shares"

@@ -19,8 +19,18 @@ TEST(Enforcement, AShareGetsEverythingTheNodeHas) {
   EXPECT_EQ(plan.pinned_limit, gib(11));            // the library is stricter
 }
 
-TEST(Enforcement, InOneServerPercentagesHoldTheShares) {
+TEST(Enforcement, InOneServerAnIdleShareIsNotLost) {
   EnforcementFacts node{.driver_version = "580.1", .domain = FaultDomain::gpu};
+  const auto plan = plan_enforcement(node, {share(20)}, 1);
+  EXPECT_EQ(plan.words, "mps(gpu)+library+leases+watchdog");
+  EXPECT_EQ(plan.thread_percentage, std::nullopt);
+  // Without the library nothing else holds it.
+  node.no_library = "not installed";
+  EXPECT_EQ(plan_enforcement(node, {share(20)}, 1).thread_percentage, 20);
+}
+
+TEST(Enforcement, StrictlyPercentagesHoldTheShares) {
+  EnforcementFacts node{.driver_version = "580.1", .domain = FaultDomain::gpu, .strict = true};
   auto plan = plan_enforcement(node, {share(25)}, 1);
   EXPECT_EQ(plan.words, "mps(gpu)+library+watchdog");
   EXPECT_EQ(plan.thread_percentage, 25);

@@ -1,187 +1,260 @@
 #include "core/lease.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <optional>
+#include <utility>
 
 namespace aliquot::core {
 namespace {
 
-// Active in so many of the last 32 steps: 90 %. It stays backlogged until it has idled for half of
-// them: a moment between two batches must not cost it what it is owed.
-constexpr int kBacklogged = 29;
-constexpr int kIdling = 16;
+// A contender is who was active for so long, less what it was idle, until it is less than that.
+constexpr double kRecentNs = 8e6;
+constexpr double kContendsNs = 6e6;
+constexpr double kIdlesNs = 3e6;
+// Who leaves the GPU idle more than half of the time is short of something else.
+constexpr double kBusy = 0.6;
 // A job whose gate was just opened needs a moment to wake up.
 constexpr int kGrace = 3;
+// While no turns are taken, what somebody is ahead is forgotten within about a second.
+constexpr double kForgetNs = 1e9;
+// The part of the time that the GPU may rest for who has the turn, and how much of it is saved up.
+constexpr double kRest = 0.03;
+constexpr double kMostRestNs = 3e6;
 
-constexpr double kLongestLaunch = 10e9;
-// Whose counters stand still for so long has something else to do.
-constexpr double kSilent = 1e9;
-// A launch that was on its way through when the gate closed says so later.
-constexpr std::int64_t kLate = 5'000'000;
-// The library looks at every fourth launch: so many more are over than it says, on average.
-constexpr double kUnseen = 1.5;
+constexpr double kLongestLaunch = 1e9;
+
+// Of virtual time: nobody waits longer for what was in flight before the other came.
+constexpr double kMostAheadNs = 10e9;
 
 }  // namespace
 
-bool FlightWatch::look(std::int64_t now, std::uint64_t launched, std::uint64_t completed,
-                       bool paused) {
-  const bool was_flying = launched_ > completed_;
-  // The first news after a pause may be old: the time it took says nothing.
-  if (paused_ && !paused) completed_ns_ = 0;
-  if (completed > completed_) {
-    if (paused && paused_ && now - paused_ns_ > kLate) news_while_paused_ = true;
-    if (was_flying && completed_ns_ != 0) {
-      const double each =
-          static_cast<double>(now - completed_ns_) / static_cast<double>(completed - completed_);
-      each_ns_ += (std::min(each, kLongestLaunch) - each_ns_) / (learned_ ? 4 : 1);
-      learned_ = true;
-    }
-    completed_ns_ = now;
-  }
-  if (!was_flying && launched > completed) completed_ns_ = now;
-  if (launched != launched_ || completed != completed_) moved_ns_ = now;
-  if (paused && !paused_) paused_ns_ = now;
-  launched_ = launched;
-  completed_ = completed;
-  paused_ = paused;
-  if (launched <= completed) return false;
-  const bool guess = paused && !news_while_paused_;
-  const double flying = std::max(static_cast<double>(launched - completed) - kUnseen, 1.0);
-  return static_cast<double>(now - moved_ns_) <= std::max(each_ns_ * flying, guess ? 0 : kSilent);
-}
-
-// Out of proportion: the GPU is full, and of two that use it one gets half as much again as the
-// other, for its share. The other may not want more: then turns make nobody wait, and end.
-bool ProportionWatch::out_of_proportion(std::int64_t now, const std::vector<Used>& used) const {
-  constexpr double kFull = 0.8;
-  constexpr double kUses = 0.02;
-  constexpr double kUneven = 1.5;
-  const double passed = static_cast<double>(now - before_ns_);
-  double all = 0;
-  double least = 0;
-  double most = 0;
-  for (const Used& one : used) {
-    const auto before = before_.find(one.job);
-    if (before == before_.end()) continue;
-    const double busy = static_cast<double>(one.gpu_ns - before->second) / passed;
-    const double served = busy / one.share;
-    all += busy;
-    most = std::max(most, served);
-    if (busy >= kUses && (least == 0 || served < least)) least = served;
-  }
-  return all >= kFull && least > 0 && most > least * kUneven;
-}
-
-bool ProportionWatch::look(std::int64_t now, const std::vector<Used>& used, bool paused) {
-  constexpr std::int64_t kWindow = 500'000'000;
-  constexpr std::int64_t kUseless = 2'000'000'000;
-  constexpr std::int64_t kFirstRest = 5'000'000'000;
-  constexpr std::int64_t kLongestRest = 60'000'000'000;
-  if (turns_) {
-    if (paused) {
-      helped_ns_ = now;
-      rest_ns_ = 0;
-    }
-    if (now - helped_ns_ <= kUseless) return true;
-    turns_ = false;
-    uneven_before_ = false;
-    rest_ns_ = std::clamp(rest_ns_ * 2, kFirstRest, kLongestRest);
-    not_before_ns_ = now + rest_ns_;
-    before_ns_ = 0;
-  }
-  if (before_ns_ != 0 && now - before_ns_ < kWindow) return false;
-  // Twice: what the jobs measure is an estimate.
-  const bool uneven = before_ns_ != 0 && now >= not_before_ns_ && out_of_proportion(now, used);
-  turns_ = uneven && uneven_before_;
-  uneven_before_ = uneven;
-  if (turns_) helped_ns_ = now;
-  before_.clear();
-  for (const Used& one : used) before_[one.job] = one.gpu_ns;
-  before_ns_ = now;
-  return turns_;
-}
-
-void LeaseArbiter::set(JobId id, Compute share, std::uint64_t group) {
-  Job& job = jobs_[id];
-  const double part = static_cast<double>(std::max<std::int64_t>(share.value(), 1)) /
-                      static_cast<double>(kWholeGpu.value());
+void LeaseArbiter::set(JobId id, std::size_t gpu, Compute share, std::uint64_t server) {
+  Member& member = gpus_[gpu].members[id];
   // What it is ahead or behind stays the same amount of virtual time: a new share is for what
   // comes.
-  job.share = part;
-  job.group = group;
+  member.share = static_cast<double>(std::max<std::int64_t>(share.value(), 1)) /
+                 static_cast<double>(kWholeGpu.value());
+  member.server = server;
 }
 
-void LeaseArbiter::remove(JobId id) { jobs_.erase(id); }
+void LeaseArbiter::remove(JobId id) {
+  for (auto& [index, gpu] : gpus_) gpu.members.erase(id);
+  std::erase_if(gpus_, [](const auto& gpu) { return gpu.second.members.empty(); });
+}
 
 bool LeaseArbiter::paused(JobId id) const {
-  const auto found = jobs_.find(id);
-  return found != jobs_.end() && found->second.paused;
+  return std::ranges::any_of(gpus_, [&](const auto& gpu) {
+    const auto found = gpu.second.members.find(id);
+    return found != gpu.second.members.end() && found->second.paused;
+  });
 }
 
-bool LeaseArbiter::contended() const {
-  return std::ranges::count_if(jobs_, [](const auto& one) { return one.second.history != 0; }) >= 2;
+bool LeaseArbiter::turns(std::size_t gpu) const {
+  const auto found = gpus_.find(gpu);
+  return found != gpus_.end() && found->second.turns;
 }
 
-void LeaseArbiter::look(const std::vector<Seen>& seen) {
-  for (auto& [id, job] : jobs_) {
-    job.history <<= 1U;
-    job.in_flight = false;
+bool LeaseArbiter::held_elsewhere(JobId id, const Gpu& here) const {
+  return std::ranges::any_of(gpus_, [&](const auto& gpu) {
+    if (&gpu.second == &here) return false;
+    const auto found = gpu.second.members.find(id);
+    return found != gpu.second.members.end() && found->second.passed_over;
+  });
+}
+
+std::map<JobId, LeaseArbiter::Member>::iterator LeaseArbiter::slowest_contender(
+    Gpu& gpu, const std::function<bool(JobId)>& may_run) {
+  auto slowest = gpu.members.end();
+  for (auto one = gpu.members.begin(); one != gpu.members.end(); ++one) {
+    if (!one->second.contender || !may_run(one->first)) continue;
+    if (slowest == gpu.members.end() || one->second.virtual_ns < slowest->second.virtual_ns)
+      slowest = one;
+  }
+  return slowest;
+}
+
+void LeaseArbiter::look(double elapsed_ns, const std::vector<Seen>& seen) {
+  for (auto& [index, gpu] : gpus_) {
+    for (auto& [id, member] : gpu.members) {
+      member.active_ns = std::max(member.active_ns - elapsed_ns, 0.0);
+      member.flying = 0;
+      member.waiting = false;
+    }
   }
   for (const Seen& one : seen) {
-    const auto found = jobs_.find(one.job);
-    if (found == jobs_.end()) continue;
-    Job& job = found->second;
-    job.in_flight = one.in_flight;
+    const auto gpu = gpus_.find(one.gpu);
+    if (gpu == gpus_.end()) continue;
+    const auto found = gpu->second.members.find(one.job);
+    if (found == gpu->second.members.end()) continue;
+    Member& member = found->second;
+    member.flying = std::max(one.flying, 0);
+    member.busy = std::clamp(one.busy, 0.01, 1.0);
+    member.launch_ns = std::clamp(one.launch_ns, 0.0, kLongestLaunch);
     // Who stands at an open gate is not waiting for us, whatever the job says of itself: a process
     // that died there, or lies, must not hold up the others.
-    const bool held = one.waiting && (job.paused || job.grace > 0);
-    if (one.in_flight || held) job.history |= 1U;
-    if (job.grace > 0) --job.grace;
+    const bool closed = paused(one.job);
+    if (closed) member.grace = kGrace;
+    member.waiting = one.waiting && closed;
+    if (member.flying > 0 || (one.waiting && (closed || member.grace > 0)))
+      member.active_ns = std::min(member.active_ns + 2 * elapsed_ns, kRecentNs);
+    if (!closed && member.grace > 0) --member.grace;
   }
-  for (auto& [id, job] : jobs_) {
-    job.backlogged = std::popcount(job.history) >= (job.backlogged ? kIdling : kBacklogged);
-  }
-}
-
-void LeaseArbiter::charge(std::int64_t elapsed_ns) {
-  std::map<std::uint64_t, int> groups;
-  for (const auto& [id, job] : jobs_) {
-    if (job.in_flight) ++groups[job.group];
-  }
-  for (auto& [id, job] : jobs_) {
-    if (!job.in_flight) continue;
-    const double time = static_cast<double>(elapsed_ns) / static_cast<double>(groups.size()) /
-                        static_cast<double>(groups[job.group]);
-    job.virtual_ns += time / job.share;
-  }
-}
-
-void LeaseArbiter::decide() {
-  std::optional<double> slowest;
-  for (const auto& [id, job] : jobs_) {
-    if (!job.backlogged) continue;
-    slowest = slowest ? std::min(*slowest, job.virtual_ns) : job.virtual_ns;
-  }
-  for (auto& [id, job] : jobs_) {
-    const bool was_paused = job.paused;
-    if (!slowest) {
-      // Nobody is short of anything: all start level when somebody is.
-      job.virtual_ns = 0;
-      job.paused = false;
-    } else {
-      if (!job.backlogged) job.virtual_ns = std::max(job.virtual_ns, *slowest);
-      const double ahead = (job.virtual_ns - *slowest) * job.share;
-      job.paused = job.paused ? ahead > 0 : ahead > static_cast<double>(options_.tolerance_ns);
+  for (auto& [index, gpu] : gpus_) {
+    for (auto& [id, member] : gpu.members) {
+      member.contender =
+          member.busy >= kBusy && member.active_ns >= (member.contender ? kIdlesNs : kContendsNs);
     }
-    if (was_paused && !job.paused) job.grace = kGrace;
   }
+}
+
+// Equal slices for servers and for processes without one, as far as they have work.
+void LeaseArbiter::charge(Gpu& gpu, double elapsed_ns) {
+  struct Server {
+    double work = 0;    // in slices
+    double length = 0;  // of all that runs side by side
+    bool known = true;  // how long their launches are: otherwise they are taken to be alike
+  };
+  std::map<std::uint64_t, Server> servers;
+  double slices = 0;
+  for (const auto& [id, member] : gpu.members) {
+    const double work = member.flying * member.busy;
+    if (member.server == 0) {
+      slices += work;
+    } else {
+      servers[member.server].work += work;
+      servers[member.server].length += work * member.launch_ns;
+      servers[member.server].known &= work == 0 || member.launch_ns > 0;
+    }
+  }
+  for (const auto& [number, server] : servers) slices += std::min(server.work, 1.0);
+  const double slice = elapsed_ns / std::max(slices, 1.0);
+  for (auto& [id, member] : gpu.members) {
+    double work = member.flying * member.busy;
+    // Where the server has more than it can do at once.
+    const Server& server = servers[member.server];
+    if (member.server != 0 && server.work > 1)
+      work *= server.known ? member.launch_ns / server.length : 1 / server.work;
+    member.charge_ns = slice * work / member.share;
+  }
+}
+
+// Adds what was charged, and bounds what anybody is ahead or behind.
+void LeaseArbiter::settle(Gpu& gpu, double elapsed_ns) const {
+  std::optional<double> slowest;
+  std::optional<double> fastest;
+  for (auto& [id, member] : gpu.members) {
+    member.virtual_ns += member.charge_ns;
+    if (member.contender)
+      slowest = std::min(slowest.value_or(member.virtual_ns), member.virtual_ns);
+    if (member.known) fastest = std::max(fastest.value_or(member.virtual_ns), member.virtual_ns);
+  }
+  const double level = slowest.value_or(fastest.value_or(0));
+  for (auto& [id, member] : gpu.members) {
+    member.virtual_ns = std::min(member.virtual_ns, level + kMostAheadNs);
+    // The first time it starts level: it was not away, it was not there.
+    if (!member.known) member.virtual_ns = level;
+    member.known |= member.active_ns > 0;
+    if (!member.contender) {
+      member.virtual_ns =
+          std::max(member.virtual_ns, level - static_cast<double>(options_.credit_ns));
+    }
+    if (!gpu.turns) {
+      member.virtual_ns -= (member.virtual_ns - level) * std::min(elapsed_ns / kForgetNs, 1.0);
+    }
+  }
+}
+
+// Whether somebody gets too little without turns, or nobody had to wait for them in a long time.
+void LeaseArbiter::notice(Gpu& gpu, std::int64_t elapsed_ns) const {
+  if (gpu.turns) {
+    const bool helped = std::ranges::any_of(
+        gpu.members, [](const auto& one) { return one.second.paused && one.second.waiting; });
+    gpu.unhelped_ns = helped ? 0 : gpu.unhelped_ns + elapsed_ns;
+    gpu.turns = gpu.unhelped_ns < options_.useless_ns;
+    return;
+  }
+  for (const auto& [id, behind] : gpu.members) {
+    if (!behind.contender) continue;
+    for (const auto& [other, ahead] : gpu.members) {
+      const double by = (ahead.virtual_ns - behind.virtual_ns) * ahead.share;
+      if (by > static_cast<double>(options_.uneven_ns) && ahead.active_ns > 0) {
+        gpu.turns = true;
+        gpu.unhelped_ns = 0;
+      }
+    }
+  }
+}
+
+// Whose turn it is on this GPU, whatever goes on elsewhere.
+void LeaseArbiter::choose(Gpu& gpu) const {
+  const auto turn = static_cast<double>(options_.turn_ns);
+  const auto slowest = slowest_contender(gpu, [](JobId) { return true; });
+  if (!gpu.turns || slowest == gpu.members.end()) {
+    for (auto& [id, member] : gpu.members) member.passed_over = false;
+    return;
+  }
+  const double level = slowest->second.virtual_ns;
+  const auto holder = gpu.members.find(gpu.holder);
+  const bool stays = holder != gpu.members.end() && holder->second.contender &&
+                     (holder->second.virtual_ns - level) * holder->second.share <= turn;
+  if (!stays) gpu.holder = slowest->first;
+  for (auto& [id, member] : gpu.members) {
+    if (member.contender) {
+      member.passed_over = id != gpu.holder;
+    } else {
+      const double ahead = (member.virtual_ns - level) * member.share;
+      member.passed_over = ahead > (member.passed_over ? 0 : turn);
+    }
+  }
+}
+
+// Closes and opens: all gates of a job together, and nobody's for a job that is held elsewhere.
+void LeaseArbiter::decide(Gpu& gpu, double elapsed_ns) const {
+  bool idle = true;
+  for (auto& [id, member] : gpu.members) {
+    member.paused = member.passed_over;
+    idle &= member.flying == 0;
+  }
+  const auto free_here = [&](JobId id) { return !held_elsewhere(id, gpu); };
+  if (gpu.turns && held_elsewhere(gpu.holder, gpu)) {
+    const auto next = slowest_contender(gpu, free_here);
+    if (next != gpu.members.end()) next->second.paused = false;
+  }
+  // It rests although somebody waits: for a moment that is all right.
+  gpu.idle_budget_ns = std::min(gpu.idle_budget_ns + kRest * elapsed_ns, kMostRestNs);
+  Member* waits = nullptr;
+  for (auto& [id, member] : gpu.members) {
+    if (!member.paused || !member.waiting || !free_here(id)) continue;
+    if (waits == nullptr || member.virtual_ns < waits->virtual_ns) waits = &member;
+  }
+  // One look may meet the moment between two batches.
+  const bool rests = std::exchange(gpu.was_idle, idle) && idle;
+  if (!rests || waits == nullptr) return;
+  gpu.idle_budget_ns -= elapsed_ns;
+  if (gpu.idle_budget_ns < 0) waits->paused = false;
 }
 
 void LeaseArbiter::step(std::int64_t elapsed_ns, const std::vector<Seen>& seen) {
-  look(seen);
-  charge(elapsed_ns);
-  decide();
+  const auto elapsed = static_cast<double>(elapsed_ns);
+  look(elapsed, seen);
+  for (auto& [index, gpu] : gpus_) charge(gpu, elapsed);
+  // What a job costs on the dearest of its GPUs it costs on all of them.
+  if (gpus_.size() > 1) {
+    std::map<JobId, double> dearest;
+    for (const auto& [index, gpu] : gpus_) {
+      for (const auto& [id, member] : gpu.members)
+        dearest[id] = std::max(dearest[id], member.charge_ns);
+    }
+    for (auto& [index, gpu] : gpus_) {
+      for (auto& [id, member] : gpu.members) member.charge_ns = dearest[id];
+    }
+  }
+  for (auto& [index, gpu] : gpus_) {
+    settle(gpu, elapsed);
+    notice(gpu, elapsed_ns);
+    choose(gpu);
+  }
+  for (auto& [index, gpu] : gpus_) decide(gpu, elapsed);
 }
 
 }  // namespace aliquot::core

@@ -1,16 +1,27 @@
-// Who may launch on one GPU, when more than one job wants it: fair shares of time, decided from
-// what was seen every millisecond or two. Pure: it is told what each job is doing and says whose
-// gate is closed. It measures nothing and knows no files (engine/arbiter does).
+// Who may launch, where several jobs hold shares of one GPU: fair shares of its time, decided from
+// what was seen every millisecond. Pure: it is told what each job has in flight on which GPU and
+// says whose gate is closed. It measures nothing and knows no files (node/arbiter does).
 //
-// Each job that has work on the GPU is charged its part of the time that passed: the driver
-// alternates equal slices between groups (an MPS server, or a process alone), and within a group
-// the jobs run side by side. Charged time divided by the share is the job's virtual time. A job
-// that is ahead of the slowest backlogged one by more than the tolerance is paused until it is no
-// longer ahead. A job that leaves the GPU idle now and then is owed nothing for it and holds nobody
-// back, so the GPU never waits for work that does not come.
+// Each job is charged its part of the time that passed. The driver alternates equal slices between
+// MPS servers and processes without one: a job with four processes and no server has four slices.
+// Within a server processes run side by side, and who has the longer kernels gets more: in
+// proportion to their length. Charged time divided by the share is virtual time. Who works all the
+// time (a contender) and is behind another is short of something.
+//
+// Turns cost something, so they are taken only where someone is short: by more than two hundredths
+// of the GPU. Then one contender at a time has its gate open, the one that is furthest behind,
+// until it is a turn ahead of the next. A job that is not a contender runs when it likes and is
+// owed nothing beyond a bounded credit for having been away: so a burst is served at once, and a
+// long absence buys no monopoly. The GPU is never left idle for a turn: who lets it rest is passed
+// over.
+//
+// A job with shares of several GPUs has all its gates opened and closed together, and is charged on
+// each what it cost on the dearest: collectives on one would spin for those on the other.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -19,98 +30,77 @@
 
 namespace aliquot::core {
 
-// Whether a job has something on the GPU, from the two counters it keeps. The library in the job
-// looks what is over when the job launches, waits for the GPU or stands at its gate. Of one that
-// says nothing at its gate it is guessed: what is in flight is given the time that so many launches
-// took before, and is then taken to be over.
-class FlightWatch {
- public:
-  bool look(std::int64_t now_ns, std::uint64_t launched, std::uint64_t completed, bool paused);
-
- private:
-  std::uint64_t launched_ = 0;
-  std::uint64_t completed_ = 0;
-  std::int64_t moved_ns_ = 0;      // when a counter last did
-  std::int64_t completed_ns_ = 0;  // since when completions are counted; 0: they are not
-  std::int64_t paused_ns_ = 0;     // since when
-  double each_ns_ = 20'000;        // from one completion to the next, on average
-  bool learned_ = false;
-  bool news_while_paused_ = false;  // its library looks at the gate
-  bool paused_ = false;
-};
-
-// Whether the jobs on a GPU get what they were promised without anybody's help, from the GPU time
-// that they measure themselves. Holding them to their turns costs them something: it is done only
-// where the time they get is out of proportion to their shares, and no longer than it helps.
-class ProportionWatch {
- public:
-  struct Used {
-    JobId job;
-    double share = 1;
-    std::int64_t gpu_ns = 0;  // so far
-  };
-  // What each active job has used by now: true where turns are needed. `paused`: the turns made
-  // somebody wait since the last look.
-  bool look(std::int64_t now_ns, const std::vector<Used>& used, bool paused);
-  [[nodiscard]] bool turns() const { return turns_; }
-
- private:
-  [[nodiscard]] bool out_of_proportion(std::int64_t now_ns, const std::vector<Used>& used) const;
-
-  std::map<JobId, std::int64_t> before_;
-  std::int64_t before_ns_ = 0;
-  bool turns_ = false;
-  bool uneven_before_ = false;
-  std::int64_t helped_ns_ = 0;  // when somebody last had to wait
-  std::int64_t not_before_ns_ = 0;
-  std::int64_t rest_ns_ = 0;  // after turns that made nobody wait
-};
-
 class LeaseArbiter {
  public:
   struct Options {
-    std::int64_t tolerance_ns = 10'000'000;  // of GPU time; also how long a turn lasts
+    std::int64_t turn_ns = 10'000'000;        // of GPU time
+    std::int64_t credit_ns = 400'000'000;     // of time: for who was away, times its share
+    std::int64_t uneven_ns = 20'000'000;      // of GPU time in a second: then turns are taken
+    std::int64_t useless_ns = 2'000'000'000;  // turns that make nobody wait for so long end
   };
-  // What one job was seen to be doing.
+  // What one job was seen to be doing on one GPU.
   struct Seen {
     JobId job;
-    bool in_flight = false;  // something it launched is not over
-    bool waiting = false;    // it stands at its gate
+    std::size_t gpu = 0;
+    int flying = 0;        // processes of it with something in flight
+    bool waiting = false;  // it stands at its gate
+    double busy = 1;  // part of the time in which the GPU really has work of it, as it measures
+    double launch_ns = 0;  // how long a launch of it takes by itself; 0: not known
   };
 
   LeaseArbiter() = default;
   explicit LeaseArbiter(Options options) : options_(options) {}
 
-  // A new job, or a new share. Jobs of one group run side by side.
-  void set(JobId job, Compute share, std::uint64_t group);
+  // A new job on that GPU, or a new share. Jobs of one MPS server have its number; 0: it has none.
+  void set(JobId job, std::size_t gpu, Compute share, std::uint64_t server);
   void remove(JobId job);
 
   // elapsed_ns passed since the last step. A job that is not mentioned does nothing.
   void step(std::int64_t elapsed_ns, const std::vector<Seen>& seen);
 
   [[nodiscard]] bool paused(JobId job) const;
-  // At least two jobs were active within the last steps.
-  [[nodiscard]] bool contended() const;
-  [[nodiscard]] std::size_t size() const { return jobs_.size(); }
+  // Turns are taken on that GPU.
+  [[nodiscard]] bool turns(std::size_t gpu) const;
 
  private:
-  struct Job {
+  // A job on a GPU.
+  struct Member {
     double share = 1;
-    std::uint64_t group = 0;
+    std::uint64_t server = 0;
     double virtual_ns = 0;
-    std::uint32_t history = 0;  // one bit for each step, newest lowest: was it active?
-    int grace = 0;              // steps for which it may still be on its way through the gate
-    bool in_flight = false;
-    bool backlogged = false;
-    bool paused = false;
+    double charge_ns = 0;  // virtual, of this step
+    double active_ns = 0;  // of the last moments
+    int flying = 0;
+    bool waiting = false;
+    double busy = 1;
+    double launch_ns = 0;
+    int grace = 0;  // steps for which it may still be on its way through the gate
+    bool known = false;
+    bool contender = false;
+    bool passed_over = false;  // it is somebody else's turn here
+    bool paused = false;       // so its gates are closed
+  };
+  struct Gpu {
+    std::map<JobId, Member> members;
+    JobId holder;
+    bool turns = false;
+    std::int64_t unhelped_ns = 0;  // since the turns made somebody wait
+    bool was_idle = false;
+    double idle_budget_ns = 0;  // so long it may rest for who has the turn
   };
 
-  void look(const std::vector<Seen>& seen);
-  void charge(std::int64_t elapsed_ns);
-  void decide();
+  void look(double elapsed_ns, const std::vector<Seen>& seen);
+  static void charge(Gpu& gpu, double elapsed_ns);
+  void settle(Gpu& gpu, double elapsed_ns) const;
+  void notice(Gpu& gpu, std::int64_t elapsed_ns) const;
+  void choose(Gpu& gpu) const;
+  void decide(Gpu& gpu, double elapsed_ns) const;
+  static std::map<JobId, Member>::iterator slowest_contender(
+      Gpu& gpu, const std::function<bool(JobId)>& may_run);
+  [[nodiscard]] bool held_elsewhere(JobId job, const Gpu& gpu) const;
 
   Options options_;
-  std::map<JobId, Job> jobs_;
+  std::map<std::size_t, Gpu> gpus_;
 };
 
 }  // namespace aliquot::core

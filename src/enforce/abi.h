@@ -95,18 +95,22 @@ struct aliquot_limits {
  * process itself writes it, except that whoever finds the process dead clears it, under the mutex.
  */
 struct aliquot_use {
-  uint64_t charged;   /* bytes, everything; raised only under the mutex, lowered at any time */
-  uint64_t context;   /* of these: contexts */
-  uint64_t gpu_ns;    /* GPU time measured, in nanoseconds */
-  uint64_t launches;  /* kernel and graph launches; brought up to date every 16th or so */
-  uint64_t launched;  /* launches handed to the driver, kept exact while the board is contended */
-  uint64_t completed; /* of `launched`, known to be over; backlogged = launched > completed */
+  uint64_t charged;        /* bytes, everything; raised only under the mutex, lowered at any time */
+  uint64_t context;        /* of these: contexts */
+  uint64_t gpu_ns;         /* GPU time measured, in nanoseconds */
+  uint64_t launches;       /* of kernels, graphs and copies; brought up to date every 16th or so */
+  uint64_t launched;       /* launches handed to the driver, kept exact while turns are taken */
+  uint64_t completed;      /* of `launched`, known to be over; in flight = launched > completed */
   uint64_t last_launch_ns; /* CLOCK_MONOTONIC, brought up to date with `launches` or `launched` */
   uint64_t waited_ns;      /* time spent at the closed gate */
   uint64_t refusals;       /* allocations refused because of the limit */
   uint32_t waiting;        /* threads that wait at the gate now */
   uint32_t imports;        /* memory of other processes opened; the owner pays */
-  uint64_t reserved[6];
+  uint32_t in_wait;        /* threads that wait for the GPU, in the driver */
+  uint32_t busy;           /* thousandths of the time in which the GPU has work of it between two
+                              launches; 0: not known */
+  uint64_t launch_ns;      /* how long a launch takes by itself, on average; 0: not known */
+  uint64_t reserved[4];
 };
 
 struct aliquot_slot {
@@ -158,11 +162,16 @@ struct aliquot_board {
   uint32_t size;         /* sizeof(struct aliquot_board) */
   uint64_t heartbeat_ns; /* CLOCK_MONOTONIC, by the arbiter; older than ALIQUOT_STALE_NS: gates are
                             open */
-  uint32_t
-      contended; /* 1 = more than one job wants the GPU: the libraries limit what is in flight */
+  uint32_t contended; /* ALIQUOT_CONTENDED_…: how much the libraries let a job have in flight */
   uint32_t reserved0;
   uint64_t reserved1[4];
   struct aliquot_gate gates[ALIQUOT_BOARD_SLOTS];
+};
+
+/* 0: as much as it likes. */
+enum {
+  ALIQUOT_CONTENDED_WATCHED = 1, /* two jobs use the GPU: a queue of a twentieth of a second */
+  ALIQUOT_CONTENDED_TURNS = 2    /* they take turns: a few milliseconds, counted exactly */
 };
 
 #define ALIQUOT_STALE_NS 1000000000ull

@@ -105,6 +105,34 @@ struct CUDA_LAUNCH_PARAMS {
   void** kernelParams;
 };
 
+inline constexpr int kMemoryHost = 1;
+inline constexpr int kMemoryArray = 3;
+inline constexpr int kMemoryUnified = 4;
+inline constexpr int kPointerMemoryType = 2;
+struct CUDA_MEMCPY2D {
+  std::size_t srcXInBytes, srcY;
+  int srcMemoryType;
+  const void* srcHost;
+  CUdeviceptr srcDevice;
+  CUarray srcArray;
+  std::size_t srcPitch, dstXInBytes, dstY;
+  int dstMemoryType;
+  void* dstHost;
+  CUdeviceptr dstDevice;
+};
+struct CUDA_MEMCPY3D {
+  std::size_t srcXInBytes, srcY, srcZ, srcLOD;
+  int srcMemoryType;
+  const void* srcHost;
+  CUdeviceptr srcDevice;
+  CUarray srcArray;
+  void* reserved0;
+  std::size_t srcPitch, srcHeight, dstXInBytes, dstY, dstZ, dstLOD;
+  int dstMemoryType;
+  void* dstHost;
+  CUdeviceptr dstDevice;
+};
+
 inline constexpr unsigned kEventDisableTiming = 2;
 inline constexpr int kCaptureNone = 0;
 inline constexpr int kCaptureModeRelaxed = 2;

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "enforce/flight.hpp"
 #include "enforce/meter.hpp"
 #include "enforce/reset.hpp"
 
@@ -25,41 +26,22 @@ namespace {
 
 constexpr int kOften = 16;  // launches between two looks at the clock, on average
 constexpr std::uint64_t kSlowLaunchNs = 60'000;
-// Of launches in flight every so many are followed by an event: one for each millisecond, as far as
-// their length is known.
-constexpr unsigned kRing = 4;
-constexpr std::uint64_t kEventEvery = 4;
-constexpr std::uint64_t kMostEvery = 64;
-constexpr std::uint64_t kEventNs = 1'000'000;
-constexpr std::uint64_t kInFlightNs = 20'000'000;  // at most, but two at least
+// How much may be in flight. Alone a job queues what it likes; an event now and then, so that a
+// neighbour who comes finds out what is queued already.
+constexpr FlightLimit kAlone{UINT64_MAX / 2, 5'000'000, 512};
+constexpr FlightLimit kWatched{50'000'000, 5'000'000, 512};
+constexpr FlightLimit kTurns{4'000'000, 1'000'000, 64};
+constexpr std::uint64_t kUnknownNs = 250'000;  // a launch of which nothing is known yet
 // A program may launch what makes an earlier kernel end: never hold a launch back for longer.
 constexpr std::uint64_t kPatienceNs = 200'000'000;
 constexpr timespec kPoll{0, 50'000};
 constexpr timespec kFutexTimeout{0, 50'000'000};
 constexpr timespec kLookAgain{0, 500'000};
 
-struct Mark {
-  CUevent event;
-  std::uint64_t number;  // the launch it follows
-};
-
-// What is in flight on one GPU.
-struct Flight {
-  Lock lock;
-  std::uint64_t launched = 0, completed = 0;
-  Mark ring[kRing] = {};
-  unsigned first = 0, used = 0;
-  unsigned since_mark = 0, since_look = 0;
-  std::uint64_t every = kEventEvery;
-  CUcontext context = nullptr;  // of the ring's events
-  CUstream last_stream = nullptr;
-};
-
 Lock setup_lock;
 const aliquot_board* boards[ALIQUOT_MAX_GPUS];  // null: no lease on this GPU
 unsigned board_slots[ALIQUOT_MAX_GPUS];
 unsigned gpu_count = 0;
-Flight flights[ALIQUOT_MAX_GPUS];
 
 // A lease that cannot be read is no lease: compute fails open.
 const aliquot_board* map_board(const char* path) {
@@ -121,65 +103,9 @@ bool fresh(const aliquot_board& board) {
 
 // ---- launches in flight -----------------------------------------------------------------------
 
-void publish(int gpu, const Flight& flight) {
-  aliquot_use* use = own_use(gpu);
-  if (use == nullptr) return;
-  __atomic_store_n(&use->launched, flight.launched, __ATOMIC_RELAXED);
-  __atomic_store_n(&use->completed, flight.completed, __ATOMIC_RELAXED);
-}
-
-void all_done(Flight* flight) {
-  flight->completed = flight->launched;
-  flight->used = 0;
-  flight->since_mark = 0;
-}
-
-// The events belong to a context; with another one everything starts anew.
-void use_context(Flight* flight) {
-  CUcontext context = nullptr;
-  (void)real::cuCtxGetCurrent(&context);
-  if (flight->context == context) return;
-  all_done(flight);
-  for (Mark& mark : flight->ring) {
-    // The other context lives still: before it goes its events are dropped.
-    if (mark.event != nullptr) (void)real::cuEventDestroy_v2(mark.event);
-    mark = {};
-    if (real::cuEventCreate(&mark.event, kEventDisableTiming) != kSuccess) mark.event = nullptr;
-  }
-  flight->context = context;
-}
-
-void harvest(Flight* flight) {
-  while (flight->used > 0) {
-    const Mark& oldest = flight->ring[flight->first];
-    const CUresult r = real::cuEventQuery(oldest.event);
-    constexpr CUresult kNotReady = 600;
-    if (r == kNotReady) return;
-    flight->completed = oldest.number;
-    flight->first = (flight->first + 1) % kRing;
-    --flight->used;
-  }
-}
-
-// Who waits at the gate has nothing better to do than to say what is over: the arbiter would take
-// its job for busy. True while something is in flight.
-bool look_while_waiting(int gpu) {
-  Flight& flight = flights[gpu];
-  const Hold hold(flight.lock);
-  if (flight.launched == flight.completed) return false;
-  harvest(&flight);
-  // The last few launches have no event behind them yet.
-  if (flight.since_mark > 0 && flight.used < kRing && !is_capturing(flight.last_stream)) {
-    Mark& mark = flight.ring[(flight.first + flight.used) % kRing];
-    if (mark.event != nullptr && real::cuEventRecord(mark.event, flight.last_stream) == kSuccess) {
-      mark.number = flight.launched;
-      ++flight.used;
-    }
-    flight.since_mark = 0;
-  }
-  if (flight.used == 0) all_done(&flight);
-  publish(gpu, flight);
-  return flight.launched != flight.completed;
+const FlightLimit& limit_of_board(std::uint32_t contended) {
+  if ((contended & ALIQUOT_CONTENDED_TURNS) != 0) return kTurns;
+  return contended != 0 ? kWatched : kAlone;
 }
 
 void wait_while_paused(int gpu, const aliquot_board& board) {
@@ -189,79 +115,29 @@ void wait_while_paused(int gpu, const aliquot_board& board) {
   const std::uint64_t from = now_ns();
   (void)__atomic_add_fetch(&use->waiting, 1, __ATOMIC_RELAXED);
   while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == 1 && fresh(board)) {
-    const timespec& patience = look_while_waiting(gpu) ? kLookAgain : kFutexTimeout;
+    // Who waits here has nothing better to do than to say what is over: the arbiter would take its
+    // job for busy.
+    const timespec& patience = flight_look(gpu) ? kLookAgain : kFutexTimeout;
     (void)syscall(SYS_futex, word, FUTEX_WAIT, 1, &patience, nullptr, 0);
   }
   (void)__atomic_sub_fetch(&use->waiting, 1, __ATOMIC_RELAXED);
   (void)__atomic_add_fetch(&use->waited_ns, now_ns() - from, __ATOMIC_RELAXED);
 }
 
-struct Depth {
-  std::uint64_t every, most;
-};
-
-// So that a pause takes effect soon, a job whose turn it is always has the next one queued, and
-// short launches do not cost more than they last.
-Depth depth_of(int gpu, unsigned kind) {
-  const std::uint64_t mean = meter_mean(gpu, kind);
-  if (mean == 0) return {kEventEvery, kRing * kEventEvery};
-  std::uint64_t every = kEventNs / mean;
-  every = every < 1 ? 1 : every > kMostEvery ? kMostEvery : every;
-  std::uint64_t most = kInFlightNs / mean;
-  most = most < 2 ? 2 : most > kRing * every ? kRing * every : most;
-  return {every, most};
-}
-
-void take_off(int gpu, unsigned kind, const aliquot_board& board) {
-  Flight& flight = flights[gpu];
-  const Depth depth = depth_of(gpu, kind);
+// Counts what this thread launched since it last came by, and holds it back while too much is in
+// flight.
+void take_off(const Passage& passage, const aliquot_board& board, std::uint64_t launches,
+              std::uint64_t cost_ns) {
+  const int gpu = passage.gpu;
+  const FlightLimit& limit = limit_of_board(passage.contended);
+  if (flight_begin(gpu, passage.stream, launches, cost_ns, limit)) return;
   const std::uint64_t deadline = now_ns() + kPatienceNs;
-  for (;;) {
-    {
-      const Hold hold(flight.lock);
-      use_context(&flight);
-      flight.every = depth.every;
-      if (++flight.since_look >= depth.every || flight.launched - flight.completed >= depth.most) {
-        flight.since_look = 0;
-        harvest(&flight);
-      }
-      if (flight.launched - flight.completed < depth.most || now_ns() > deadline ||
-          __atomic_load_n(&board.contended, __ATOMIC_RELAXED) == 0 || !fresh(board)) {
-        ++flight.launched;
-        publish(gpu, flight);
-        return;
-      }
-      publish(gpu, flight);
-    }
+  do {
     (void)nanosleep(&kPoll, nullptr);
-  }
-}
-
-void mark_flight(int gpu, CUstream stream, CUresult result) {
-  Flight& flight = flights[gpu];
-  const Hold hold(flight.lock);
-  flight.last_stream = stream;
-  ++flight.since_mark;
-  const bool due = flight.since_mark >= flight.every || flight.used == 0;
-  if (result != kSuccess || !due || flight.used == kRing) return;
-  Mark& mark = flight.ring[(flight.first + flight.used) % kRing];
-  if (mark.event == nullptr || real::cuEventRecord(mark.event, stream) != kSuccess) {
-    all_done(&flight);
-    publish(gpu, flight);
-    return;
-  }
-  mark.number = flight.launched;
-  ++flight.used;
-  flight.since_mark = 0;
-}
-
-// No contention any more: nobody looks, and nothing is known about what ran in between.
-void land(int gpu) {
-  Flight& flight = flights[gpu];
-  if (flight.launched == flight.completed) return;
-  const Hold hold(flight.lock);
-  all_done(&flight);
-  publish(gpu, flight);
+    if (flight_begin(gpu, passage.stream, launches, cost_ns, limit)) return;
+  } while (now_ns() < deadline && __atomic_load_n(&board.contended, __ATOMIC_RELAXED) != 0 &&
+           fresh(board));
+  flight_add(gpu, passage.stream, launches, cost_ns);
 }
 
 // ---- ticks ------------------------------------------------------------------------------------
@@ -274,38 +150,45 @@ unsigned next_random(std::uint32_t* state) {
   return *state;
 }
 
+struct Launches {
+  std::uint64_t count, cost_ns;
+};
+
 // The thread's counts go into the slot. How soon again depends on how fast it launches: a program
 // with few long kernels is looked at on every launch.
-std::uint64_t tick(int gpu, bool contended) {
+Launches tick(int gpu, std::uint64_t now) {
   ThreadGate& own = thread_gate;
-  const std::uint64_t now = now_ns();
-  std::uint64_t launches = 0;
+  Launches all{};
   for (unsigned kind = 0; kind < launch_kinds; ++kind) {
-    launches += own.counts[kind];
-    if (gpu >= 0) meter_count(gpu, kind, own.counts[kind]);
+    const unsigned count = own.counts[kind];
+    if (count == 0) continue;
     own.counts[kind] = 0;
+    all.count += count;
+    if (gpu < 0) continue;
+    const std::uint64_t mean = meter_mean(gpu, kind);
+    all.cost_ns += count * (mean == 0 ? kUnknownNs : mean);
+    meter_count(gpu, kind, count);
   }
   if (aliquot_use* use = own_use(gpu)) {
-    (void)__atomic_add_fetch(&use->launches, launches, __ATOMIC_RELAXED);
+    (void)__atomic_add_fetch(&use->launches, all.count, __ATOMIC_RELAXED);
     __atomic_store_n(&use->last_launch_ns, now, __ATOMIC_RELAXED);
   }
-  const std::uint64_t each = launches == 0 ? 0 : (now - own.last_tick_ns) / launches;
+  const std::uint64_t each = all.count == 0 ? 0 : (now - own.last_tick_ns) / all.count;
   own.last_tick_ns = now;
   // Not always the same number: a program's own rhythm must not decide which launches are measured.
-  own.until_tick = contended || each > kSlowLaunchNs
-                       ? 1
-                       : kOften / 2 + static_cast<int>(next_random(&own.random) % kOften);
-  return now;
+  own.until_tick =
+      each > kSlowLaunchNs ? 1 : kOften / 2 + static_cast<int>(next_random(&own.random) % kOften);
+  return all;
 }
 
 }  // namespace
 
 void reset_gate() {
   setup_lock = {};
-  for (Flight& flight : flights) flight = {};
   thread_gate = {};
   gate_state = gate_unset;
   watch_count = 0;
+  reset_flights();
   reset_meter();
 }
 
@@ -314,76 +197,84 @@ void before_launch(Passage* passage) {
   if (gate_state != gate_on) return;
   const KeepErrno keep;
   const int gpu = launch_gpu();
-  const aliquot_board* board = gpu < 0 ? nullptr : boards[gpu];
-  const bool contended =
-      board != nullptr && __atomic_load_n(&board->contended, __ATOMIC_RELAXED) != 0;
+  const std::uint64_t now = now_ns();
   ++thread_gate.counts[passage->kind];
-  const std::uint64_t now = tick(gpu, contended);
+  thread_gate.last_stream = passage->stream;
+  const Launches launches = tick(gpu, now);
   if (gpu < 0) return;
   passage->gpu = gpu;
-  const bool paused =
-      board != nullptr && __atomic_load_n(&board->gates[board_slots[gpu]].word, __ATOMIC_RELAXED);
-  if (!paused && !contended) land(gpu);
-  if (!paused && !contended && !meter_due(gpu, now)) return;
-  const RelaxedCapture relaxed;
-  if (is_capturing(passage->stream)) return;
-  if (paused) wait_while_paused(gpu, *board);
-  if (contended && fresh(*board)) {
-    take_off(gpu, passage->kind, *board);
-    passage->limited = true;
+  const aliquot_board* board = boards[gpu];
+  if (board != nullptr && fresh(*board)) {
+    passage->contended = __atomic_load_n(&board->contended, __ATOMIC_RELAXED);
+    passage->followed = true;
   }
-  passage->measured = meter_begin(gpu, passage->kind, passage->stream, now);
+  const bool measures = meter_due(gpu, now) || meter_follows(gpu, passage->stream);
+  if (!passage->followed && !measures) return;
+  const RelaxedCapture relaxed;
+  if (is_capturing(passage->stream)) {
+    passage->followed = false;
+    return;
+  }
+  if (passage->followed) {
+    wait_while_paused(gpu, *board);
+    take_off(*passage, *board, launches.count, launches.cost_ns);
+  }
+  const bool shared = passage->contended == ALIQUOT_CONTENDED_WATCHED;
+  if (measures) passage->measured = meter_begin(gpu, passage->kind, passage->stream, now, shared);
+  // The next one tells how long the GPU had nothing to do in between.
+  if (passage->measured) thread_gate.until_tick = 1;
 }
 
 void after_launch(const Passage& passage, CUresult result) {
-  if (!passage.limited && !passage.measured) return;
+  if (!passage.followed && !passage.measured) return;
   const RelaxedCapture relaxed;
   if (passage.measured) meter_end(passage.gpu, passage.kind, passage.stream, result == kSuccess);
-  if (passage.limited) mark_flight(passage.gpu, passage.stream, result);
+  if (passage.followed && result == kSuccess)
+    flight_mark(passage.gpu, passage.stream, limit_of_board(passage.contended));
 }
 
-void gate_synchronized(CUstream stream, bool all) {
+bool gate_waits(CUstream stream) {
+  if (__atomic_load_n(&gate_state, __ATOMIC_ACQUIRE) != gate_on || watch_count == 0) return false;
+  const KeepErrno keep;
+  const int gpu = launch_gpu();
+  aliquot_use* use = gpu < 0 ? nullptr : own_use(gpu);
+  if (use == nullptr) return false;
+  bool counts = false;
+  for (const unsigned count : thread_gate.counts) counts |= count != 0;
+  if (counts) {
+    const RelaxedCapture relaxed;
+    const Launches launches = tick(gpu, now_ns());
+    flight_add(gpu, stream == kNoStream ? thread_gate.last_stream : stream, launches.count,
+               launches.cost_ns);
+  }
+  (void)__atomic_add_fetch(&use->in_wait, 1, __ATOMIC_RELAXED);
+  return true;
+}
+
+void gate_synchronized(CUstream stream, bool all, bool waited, bool over) {
   if (__atomic_load_n(&gate_state, __ATOMIC_ACQUIRE) != gate_on) return;
-  const bool counts = thread_gate.counts[0] != 0 || thread_gate.counts[1] != 0;
-  const bool measuring = meter_pending();
-  if (!counts && !measuring && boards_quiet()) return;
   const int gpu = launch_gpu();
   if (gpu < 0) return;
-  const RelaxedCapture relaxed;
-  if (counts) (void)tick(gpu, !boards_quiet());
-  if (measuring || counts) meter_harvest(gpu, now_ns(), all);
-  Flight& flight = flights[gpu];
-  if (flight.launched == flight.completed) return;
-  const Hold hold(flight.lock);
-  harvest(&flight);
-  if (all || (flight.used == 0 && flight.last_stream == stream)) all_done(&flight);
-  publish(gpu, flight);
-}
-
-void gate_stream_gone(CUstream stream) {
-  for (int gpu = 0; gpu < static_cast<int>(gpu_count); ++gpu) {
-    Flight& flight = flights[gpu];
-    if (flight.launched == flight.completed || flight.last_stream != stream) continue;
-    const Hold hold(flight.lock);
-    all_done(&flight);
-    publish(gpu, flight);
+  if (waited) {
+    aliquot_use* use = own_use(gpu);
+    if (use != nullptr) (void)__atomic_sub_fetch(&use->in_wait, 1, __ATOMIC_RELAXED);
   }
+  if (!over) return;
+  bool counts = false;
+  for (const unsigned count : thread_gate.counts) counts |= count != 0;
+  const bool pending = flight_pending(gpu);
+  if (!counts && !pending && !meter_pending()) return;
+  const KeepErrno keep;
+  const RelaxedCapture relaxed;
+  const std::uint64_t now = now_ns();
+  if (counts) (void)tick(gpu, now);
+  meter_harvest(gpu, now, all);
+  if (pending) flight_waited(gpu, stream, all);
 }
 
 void gate_context_ends(CUcontext context) {
   const RelaxedCapture relaxed;
-  for (int gpu = 0; gpu < static_cast<int>(gpu_count); ++gpu) {
-    Flight& flight = flights[gpu];
-    const Hold hold(flight.lock);
-    if (flight.context != context) continue;
-    all_done(&flight);
-    publish(gpu, flight);
-    for (Mark& mark : flight.ring) {
-      if (mark.event != nullptr) (void)real::cuEventDestroy_v2(mark.event);
-      mark = {};
-    }
-    flight.context = nullptr;
-  }
+  flight_context_ends(context);
   meter_context_ends(context);
 }
 

@@ -1,7 +1,8 @@
-// The gate every launch passes. While the boards say nothing, passing is a few loads and a thread's
-// own counter. A paused job waits here; on a contended GPU the launches in flight are limited, so
-// that a pause takes effect soon; now and then a launch is measured (meter.hpp). In a stream
-// capture nothing is waited for and nothing recorded.
+// The gate that everything passes which makes the GPU work: kernels, graphs, copies within the GPU,
+// fills. While the boards say nothing, passing is a few loads and a thread's own counter. A paused
+// job waits here; where several jobs use the GPU what is in flight is limited (flight.hpp), so that
+// a pause takes effect soon; now and then a launch is measured (meter.hpp). In a stream capture
+// nothing is waited for and nothing recorded.
 #pragma once
 
 #include "enforce/driver.hpp"
@@ -10,7 +11,7 @@
 
 namespace aliquot::enforce {
 
-enum LaunchKind : unsigned { launch_kernel, launch_graph, launch_kinds };
+enum LaunchKind : unsigned { launch_kernel, launch_graph, launch_copy, launch_kinds };
 
 // Off: no grant. Unset: the first launch finds out.
 enum GateState : int { gate_unset, gate_off, gate_on };
@@ -29,30 +30,45 @@ struct ThreadGate {
   int until_tick;
   std::uint32_t random;
   std::uint64_t last_tick_ns;
-  std::uint64_t launches_in_tick;
+  CUstream last_stream;
 };
 extern constinit thread_local ThreadGate thread_gate __attribute__((tls_model("initial-exec")));
 
 // What one slow launch has under way between before and after.
 struct Passage {
   int gpu;
-  bool limited;   // counts in flight
-  bool measured;  // bracketed by events
+  std::uint32_t contended;  // ALIQUOT_CONTENDED_…, as it was before
+  bool followed;            // an event may go behind it
+  bool measured;            // bracketed by events
   LaunchKind kind;
   CUstream stream;
 };
 
 void before_launch(Passage* passage);
 void after_launch(const Passage& passage, CUresult result);
-// The program waited for the stream, or with all for everything in its context.
-void gate_synchronized(CUstream stream, bool all);
-void gate_stream_gone(CUstream stream);
+// A stream that cannot be: of a wait for something else, as an event.
+inline const CUstream kNoStream = reinterpret_cast<CUstream>(-1);
+// The program is about to wait for the GPU, in the driver. gate_synchronized must follow if true.
+bool gate_waits(CUstream stream);
+// It has waited for the stream, or with all for everything in its context; if `waited`, with
+// gate_waits before. `over`: it came to its end.
+void gate_synchronized(CUstream stream, bool all, bool waited, bool over);
+
+// In the per-thread entry points stream 0 is the thread's own.
+inline CUstream own_stream(CUstream stream) {
+  return stream == nullptr ? kPerThreadStream : stream;
+}
+
+// First in the hooks here: nothing else is looked at before.
+inline void bind() {
+  if (!__atomic_load_n(&driver_bound, __ATOMIC_RELAXED)) (void)bind_driver();
+}
 
 inline bool boards_quiet() {
   std::uint32_t any = 0;
   for (unsigned i = 0; i < watch_count; ++i)
     any |= __atomic_load_n(watches[i].word, __ATOMIC_RELAXED) |
-           __atomic_load_n(watches[i].contended, __ATOMIC_RELAXED);
+           (__atomic_load_n(watches[i].contended, __ATOMIC_RELAXED) & ALIQUOT_CONTENDED_TURNS);
   return any == 0;
 }
 
@@ -64,10 +80,21 @@ CUresult pass_gate(CUstream stream, LaunchKind kind, Call call) {
     return call();
   }
   if (state == gate_off) return call();
-  Passage passage{kNoGpu, false, false, kind, stream};
+  Passage passage{kNoGpu, 0, false, false, kind, stream};
   before_launch(&passage);
   const CUresult r = call();
   after_launch(passage, r);
+  return r;
+}
+
+// Of a call that returns when the stream, or with all everything in the context, is done.
+template <class Call>
+CUresult pass_wait(CUstream stream, bool all, Call call) {
+  if (!grant_wanted()) return call();
+  const bool waits = gate_waits(stream);
+  const CUresult r = call();
+  gate_synchronized(stream, all, waits, r == kSuccess);
+  if (r == kSuccess) settle_pools();
   return r;
 }
 

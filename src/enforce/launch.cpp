@@ -1,19 +1,14 @@
 // Every way to start work on the GPU, and every way to wait for it.
+#include "enforce/flight.hpp"
 #include "enforce/gate.hpp"
 
 namespace aliquot::enforce {
 namespace {
 
-// In the per-thread entry points stream 0 is the thread's own.
-CUstream own(CUstream stream) { return stream == nullptr ? kPerThreadStream : stream; }
-
-void bind() {
-  if (!__atomic_load_n(&driver_bound, __ATOMIC_RELAXED)) (void)bind_driver();
-}
-
-CUresult waited(CUresult r, CUstream stream, bool all) {
+// The program asked whether something is over, and it is.
+CUresult asked(CUresult r, CUstream stream) {
   if (r == kSuccess && grant_wanted()) {
-    gate_synchronized(stream, all);
+    gate_synchronized(stream, false, false, true);
     settle_pools();
   }
   return r;
@@ -34,7 +29,7 @@ ALIQUOT_HOOK cuLaunchKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigne
                                  unsigned by, unsigned bz, unsigned shared, CUstream stream,
                                  void** params, void** extra) {
   bind();
-  return pass_gate(own(stream), launch_kernel, [=] {
+  return pass_gate(own_stream(stream), launch_kernel, [=] {
     return real::cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
   });
 }
@@ -49,7 +44,7 @@ ALIQUOT_HOOK cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void**
 ALIQUOT_HOOK cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction f, void** params,
                                    void** extra) {
   bind();
-  return pass_gate(own(config == nullptr ? nullptr : config->hStream), launch_kernel,
+  return pass_gate(own_stream(config == nullptr ? nullptr : config->hStream), launch_kernel,
                    [=] { return real::cuLaunchKernelEx_ptsz(config, f, params, extra); });
 }
 
@@ -66,7 +61,7 @@ ALIQUOT_HOOK cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned gx, unsigned 
                                             unsigned bx, unsigned by, unsigned bz, unsigned shared,
                                             CUstream stream, void** params) {
   bind();
-  return pass_gate(own(stream), launch_kernel, [=] {
+  return pass_gate(own_stream(stream), launch_kernel, [=] {
     return real::cuLaunchCooperativeKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params);
   });
 }
@@ -106,7 +101,7 @@ ALIQUOT_HOOK cuGraphLaunch(CUgraphExec exec, CUstream stream) {
 
 ALIQUOT_HOOK cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
   const bool ours = governed();
-  return pass_gate(own(stream), launch_graph, [=] {
+  return pass_gate(own_stream(stream), launch_graph, [=] {
     return ours ? with_graph_memory(exec, real::cuGraphLaunch_ptsz, stream)
                 : real::cuGraphLaunch_ptsz(exec, stream);
   });
@@ -114,51 +109,58 @@ ALIQUOT_HOOK cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
 
 ALIQUOT_HOOK cuStreamSynchronize(CUstream stream) {
   bind();
-  return waited(real::cuStreamSynchronize(stream), stream, false);
+  return pass_wait(stream, false, [=] { return real::cuStreamSynchronize(stream); });
 }
 
 ALIQUOT_HOOK cuStreamSynchronize_ptsz(CUstream stream) {
   bind();
-  return waited(real::cuStreamSynchronize_ptsz(stream), own(stream), false);
+  return pass_wait(own_stream(stream), false,
+                   [=] { return real::cuStreamSynchronize_ptsz(stream); });
 }
 
 ALIQUOT_HOOK cuStreamQuery(CUstream stream) {
   bind();
-  return waited(real::cuStreamQuery(stream), stream, false);
+  return asked(real::cuStreamQuery(stream), stream);
 }
 
 ALIQUOT_HOOK cuStreamQuery_ptsz(CUstream stream) {
   bind();
-  return waited(real::cuStreamQuery_ptsz(stream), own(stream), false);
+  return asked(real::cuStreamQuery_ptsz(stream), own_stream(stream));
 }
 
 ALIQUOT_HOOK cuCtxSynchronize() {
   bind();
-  return waited(real::cuCtxSynchronize(), nullptr, true);
+  return pass_wait(nullptr, true, [] { return real::cuCtxSynchronize(); });
 }
 
 ALIQUOT_HOOK cuCtxSynchronize_v2(CUcontext context) {
   bind();
   CUcontext current = nullptr;
   (void)real::cuCtxGetCurrent(&current);
-  return waited(real::cuCtxSynchronize_v2(context), nullptr, current == context);
+  const bool own_context = current == context;
+  return pass_wait(own_context ? nullptr : kNoStream, own_context,
+                   [=] { return real::cuCtxSynchronize_v2(context); });
 }
 
 ALIQUOT_HOOK cuEventSynchronize(CUevent event) {
   bind();
-  // A stream that cannot be: only what events of our own say is over counts.
-  return waited(real::cuEventSynchronize(event), reinterpret_cast<CUstream>(-1), false);
+  return pass_wait(kNoStream, false, [=] { return real::cuEventSynchronize(event); });
+}
+
+ALIQUOT_HOOK cuEventQuery(CUevent event) {
+  bind();
+  return asked(real::cuEventQuery(event), kNoStream);
 }
 
 ALIQUOT_HOOK cuStreamDestroy(CUstream stream) {
   bind();
-  gate_stream_gone(stream);
+  flight_stream_gone(stream);
   return real::cuStreamDestroy(stream);
 }
 
 ALIQUOT_HOOK cuStreamDestroy_v2(CUstream stream) {
   bind();
-  gate_stream_gone(stream);
+  flight_stream_gone(stream);
   return real::cuStreamDestroy_v2(stream);
 }
 

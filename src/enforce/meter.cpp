@@ -6,24 +6,32 @@ namespace aliquot::enforce {
 namespace {
 
 constexpr std::uint64_t kEvery = 10'000'000;  // ns
-constexpr std::uint64_t kMostQueued = 500'000'000;
 constexpr std::uint64_t kUnusual = 4;
 constexpr std::uint64_t kShort = 10'000;
+// A pause of the program, not one between two launches.
+constexpr double kLongestGap = 2e6;
 
 enum class Sample { none, starting, running };
 
 struct Meter {
   Sample sample = Sample::none;
-  CUevent from = nullptr, to = nullptr;
+  CUevent from = nullptr, to = nullptr, next = nullptr;
+  bool followed = false;  // next is recorded
   CUcontext context = nullptr;
-  std::uint64_t mean_ns = 0;
-  std::uint64_t uncounted = 0;  // launches whose time is not added yet
-  std::uint64_t queued_ns = 0;  // estimated, and not over yet as far as we can tell
-  std::uint64_t added_at = 0;   // CLOCK_MONOTONIC
+  CUstream stream = nullptr;
+  std::uint64_t mean_ns = 0;       // as it goes on
+  std::uint64_t alone_ns = 0;      // as it is where nobody else is on the GPU
+  bool shared = false;             // somebody else is, while the sample is taken
+  std::uint64_t recent_ns = 0;     // of GPU time, that of long ago for less
+  std::uint64_t uncounted = 0;     // launches whose time is not added yet
+  std::uint64_t queued_ns = 0;     // estimated, and not over yet as far as we can tell
+  std::uint64_t since_sample = 0;  // launches added to that since the sample began
 };
 
 struct GpuMeter {
   std::uint64_t sampled_at = 0;
+  std::uint64_t added_at = 0;      // CLOCK_MONOTONIC
+  double busy_ns = 0, all_ns = 0;  // of the last samples, those of long ago for less
   Meter kinds[launch_kinds];
 };
 
@@ -32,23 +40,29 @@ bool metering = false;
 unsigned samples_running = 0;
 GpuMeter meters[ALIQUOT_MAX_GPUS];
 
-// Launches are counted when they are handed over, and may run later: what does not fit into the
-// time that passed is kept for the next look, up to a point, since streams may also overlap.
-void add_time(int gpu, Meter* meter, std::uint64_t now) {
-  if (meter->mean_ns == 0) return;
-  const std::uint64_t launches = __atomic_exchange_n(&meter->uncounted, 0, __ATOMIC_RELAXED);
-  meter->queued_ns += meter->mean_ns * launches;
-  if (meter->queued_ns == 0) {
-    meter->added_at = now;
-    return;
+// Launches are counted when they are handed over, and may run later, by seconds: what does not fit
+// into the time that passed is kept for the next look.
+void add_time(int gpu, std::uint64_t now) {
+  GpuMeter& own = meters[gpu];
+  bool known = false;
+  for (const Meter& meter : own.kinds) known |= meter.mean_ns != 0;
+  if (!known) return;
+  const std::uint64_t passed = own.added_at == 0 ? 0 : now - own.added_at;
+  std::uint64_t left = passed;
+  for (Meter& meter : own.kinds) {
+    if (meter.mean_ns == 0) continue;
+    const std::uint64_t launches = __atomic_exchange_n(&meter.uncounted, 0, __ATOMIC_RELAXED);
+    meter.queued_ns += meter.mean_ns * launches;
+    meter.since_sample += launches;
+    const std::uint64_t time = meter.queued_ns < left ? meter.queued_ns : left;
+    meter.queued_ns -= time;
+    meter.recent_ns += time;
+    left -= time;
   }
-  const std::uint64_t passed = now - meter->added_at;
-  const std::uint64_t time = meter->queued_ns < passed ? meter->queued_ns : passed;
-  meter->queued_ns -= time;
-  if (meter->queued_ns > kMostQueued) meter->queued_ns = kMostQueued;
-  meter->added_at = now;
+  own.added_at = now;
+  if (left == passed) return;
   if (aliquot_use* use = own_use(gpu))
-    (void)__atomic_add_fetch(&use->gpu_ns, time, __ATOMIC_RELAXED);
+    (void)__atomic_add_fetch(&use->gpu_ns, passed - left, __ATOMIC_RELAXED);
 }
 
 void finish_sample(Meter* meter) {
@@ -56,33 +70,85 @@ void finish_sample(Meter* meter) {
   (void)__atomic_sub_fetch(&samples_running, 1, __ATOMIC_RELAXED);
 }
 
-void harvest_locked(int gpu, std::uint64_t now) {
+// Between two launches the GPU either went on, or waited for the program.
+void learn_busy(int gpu, double launch_ns, double gap_ns) {
+  GpuMeter& own = meters[gpu];
+  if (gap_ns > kLongestGap) return;
+  own.busy_ns += launch_ns - own.busy_ns / 8;
+  own.all_ns += launch_ns + gap_ns - own.all_ns / 8;
+  const auto thousandths = static_cast<std::uint32_t>(1 + 999 * own.busy_ns / own.all_ns);
+  if (aliquot_use* use = own_use(gpu)) __atomic_store_n(&use->busy, thousandths, __ATOMIC_RELAXED);
+}
+
+// Beside somebody else's a launch takes longer than by itself, and even between turns some do.
+void learn_alone(Meter* meter, std::uint64_t ns) {
+  const std::uint64_t alone = meter->alone_ns;
+  if (alone != 0 && meter->shared) return;
+  const std::uint64_t most = alone * 2 + kShort;
+  if (alone != 0) ns = ns > most ? most : ns < alone / 2 ? alone / 2 : ns;
+  __atomic_store_n(&meter->alone_ns, alone == 0 ? ns + 1 : (alone * 7 + ns) / 8 + 1,
+                   __ATOMIC_RELAXED);
+}
+
+// How long its launches are, for who shares an MPS server with it. A graph is many.
+void publish_length(int gpu) {
+  Meter* kinds = meters[gpu].kinds;
+  unsigned most = 0;
+  for (unsigned kind = 0; kind < launch_kinds; ++kind) {
+    kinds[kind].recent_ns -= kinds[kind].recent_ns / 8;
+    if (kinds[kind].recent_ns > kinds[most].recent_ns) most = kind;
+  }
+  if (aliquot_use* use = own_use(gpu))
+    __atomic_store_n(&use->launch_ns, most == launch_graph ? 0 : kinds[most].alone_ns,
+                     __ATOMIC_RELAXED);
+}
+
+void harvest_sample(int gpu, Meter* meter) {
   constexpr CUresult kNotReady = 600;
-  for (Meter& meter : meters[gpu].kinds) {
-    if (meter.sample == Sample::running) {
-      const CUresult r = real::cuEventQuery(meter.to);
-      if (r == kNotReady) continue;
-      float ms = 0;
-      if (r == kSuccess && real::cuEventElapsedTime(&ms, meter.from, meter.to) == kSuccess &&
-          ms >= 0) {
-        auto ns = static_cast<std::uint64_t>(static_cast<double>(ms) * 1e6);
-        // One that was interrupted for a neighbour's turn lasted a thousand times as long: that is
-        // not ours.
-        const std::uint64_t most = meter.mean_ns * kUnusual + kShort;
-        if (meter.mean_ns != 0 && ns > most) ns = most;
-        // A slow average: launches differ, and each sample is one of many.
-        meter.mean_ns = meter.mean_ns == 0 ? ns + 1 : (meter.mean_ns * 7 + ns) / 8 + 1;
-      }
-      finish_sample(&meter);
-    }
-    add_time(gpu, &meter, now);
+  const CUresult r = real::cuEventQuery(meter->followed ? meter->next : meter->to);
+  if (r == kNotReady) return;
+  float ms = 0;
+  if (r == kSuccess && real::cuEventElapsedTime(&ms, meter->from, meter->to) == kSuccess &&
+      ms >= 0) {
+    auto ns = static_cast<std::uint64_t>(static_cast<double>(ms) * 1e6);
+    float gap = 0;
+    if (meter->followed && ns > 0 &&
+        real::cuEventElapsedTime(&gap, meter->to, meter->next) == kSuccess && gap >= 0)
+      learn_busy(gpu, static_cast<double>(ns), static_cast<double>(gap) * 1e6);
+    // One that was interrupted for a neighbour's turn lasted a thousand times as long: that is
+    // not ours.
+    const std::uint64_t most = meter->mean_ns * kUnusual + kShort;
+    if (meter->mean_ns != 0 && ns > most) ns = most;
+    // A slow average: launches differ, and each sample is one of many.
+    meter->mean_ns = meter->mean_ns == 0 ? ns + 1 : (meter->mean_ns * 7 + ns) / 8 + 1;
+    learn_alone(meter, ns);
+  }
+  finish_sample(meter);
+}
+
+void harvest_locked(int gpu, std::uint64_t now) {
+  bool over[launch_kinds] = {};
+  for (unsigned kind = 0; kind < launch_kinds; ++kind) {
+    Meter& meter = meters[gpu].kinds[kind];
+    if (meter.sample != Sample::running) continue;
+    harvest_sample(gpu, &meter);
+    over[kind] = meter.sample == Sample::none;
+  }
+  add_time(gpu, now);
+  publish_length(gpu);
+  // Whatever was launched before a sample is over with it: streams that overlap leave no debt.
+  for (unsigned kind = 0; kind < launch_kinds; ++kind) {
+    Meter& meter = meters[gpu].kinds[kind];
+    const std::uint64_t later = meter.mean_ns * meter.since_sample;
+    if (over[kind] && meter.queued_ns > later) meter.queued_ns = later;
   }
 }
 
 void drop_events(Meter* meter) {
   if (meter->from != nullptr) (void)real::cuEventDestroy_v2(meter->from);
   if (meter->to != nullptr) (void)real::cuEventDestroy_v2(meter->to);
-  meter->from = meter->to = nullptr;
+  if (meter->next != nullptr) (void)real::cuEventDestroy_v2(meter->next);
+  meter->from = meter->to = meter->next = nullptr;
   meter->context = nullptr;
 }
 
@@ -93,7 +159,8 @@ bool make_events(Meter* meter) {
   drop_events(meter);
   if (real::cuEventCreate(&meter->from, 0) != kSuccess) meter->from = nullptr;
   if (real::cuEventCreate(&meter->to, 0) != kSuccess) meter->to = nullptr;
-  if (meter->from == nullptr || meter->to == nullptr) {
+  if (real::cuEventCreate(&meter->next, 0) != kSuccess) meter->next = nullptr;
+  if (meter->from == nullptr || meter->to == nullptr || meter->next == nullptr) {
     drop_events(meter);
     return false;
   }
@@ -112,9 +179,9 @@ void reset_meter() {
 }
 
 void meter_count(int gpu, unsigned kind, unsigned launches) {
-  if (!metering || launches == 0) return;
+  if (!metering) return;
   Meter& meter = meters[gpu].kinds[kind];
-  if (meter.added_at == 0) meter.added_at = now_ns();
+  if (meters[gpu].added_at == 0) meters[gpu].added_at = now_ns();
   (void)__atomic_add_fetch(&meter.uncounted, launches, __ATOMIC_RELAXED);
 }
 
@@ -122,9 +189,23 @@ bool meter_due(int gpu, std::uint64_t now) {
   return metering && now - __atomic_load_n(&meters[gpu].sampled_at, __ATOMIC_RELAXED) >= kEvery;
 }
 
-bool meter_begin(int gpu, unsigned kind, CUstream stream, std::uint64_t now) {
-  if (!meter_due(gpu, now)) return false;
+bool meter_follows(int gpu, CUstream stream) {
+  if (!meter_pending()) return false;
+  for (const Meter& meter : meters[gpu].kinds)
+    if (meter.sample == Sample::running && !meter.followed && meter.stream == stream) return true;
+  return false;
+}
+
+bool meter_begin(int gpu, unsigned kind, CUstream stream, std::uint64_t now, bool shared) {
   const Hold hold(lock);
+  CUcontext context = nullptr;
+  if (real::cuCtxGetCurrent(&context) != kSuccess || context == nullptr) return false;
+  for (Meter& meter : meters[gpu].kinds) {
+    if (meter.sample == Sample::running && !meter.followed && meter.stream == stream &&
+        meter.context == context)
+      meter.followed = real::cuEventRecord(meter.next, stream) == kSuccess;
+  }
+  if (!meter_due(gpu, now)) return false;
   harvest_locked(gpu, now);
   __atomic_store_n(&meters[gpu].sampled_at, now, __ATOMIC_RELAXED);
   Meter& meter = meters[gpu].kinds[kind];
@@ -132,6 +213,10 @@ bool meter_begin(int gpu, unsigned kind, CUstream stream, std::uint64_t now) {
       real::cuEventRecord(meter.from, stream) != kSuccess)
     return false;
   meter.sample = Sample::starting;
+  meter.followed = false;
+  meter.stream = stream;
+  meter.shared = shared;
+  meter.since_sample = 0;
   (void)__atomic_add_fetch(&samples_running, 1, __ATOMIC_RELAXED);
   return true;
 }
@@ -147,7 +232,7 @@ void meter_end(int gpu, unsigned kind, CUstream stream, bool launched) {
 }
 
 std::uint64_t meter_mean(int gpu, unsigned kind) {
-  return __atomic_load_n(&meters[gpu].kinds[kind].mean_ns, __ATOMIC_RELAXED);
+  return __atomic_load_n(&meters[gpu].kinds[kind].alone_ns, __ATOMIC_RELAXED);
 }
 
 bool meter_pending() {

@@ -1,7 +1,8 @@
-// GPU time by sampling: at most every ten milliseconds one launch is bracketed by two events. The
-// mean time of a launch, times the launches counted, is what the job used; never more than the time
-// that passed. Works under MPS, where nothing else tells one client from another. Kernels and
-// graphs have a mean each.
+// GPU time by sampling: at most every ten milliseconds one launch is bracketed by two events, and a
+// third one before the next tells how long the GPU had nothing to do in between. The mean time of a
+// launch, times the launches counted, is what the job used; never more than the time that passed.
+// Works under MPS, where nothing else tells one client from another. Kernels, graphs and copies
+// have a mean each.
 #pragma once
 
 #include "enforce/driver.hpp"
@@ -14,10 +15,13 @@ void reset_meter();
 void meter_count(int gpu, unsigned kind, unsigned launches);
 // Is it time for another sample?
 bool meter_due(int gpu, std::uint64_t now);
-// True: this launch is measured; meter_end must follow. The stream is not capturing.
-bool meter_begin(int gpu, unsigned kind, CUstream stream, std::uint64_t now);
+// The launch before this one on the stream was measured, and what came between is not known yet.
+bool meter_follows(int gpu, CUstream stream);
+// True: this launch is measured; meter_end must follow. The stream is not capturing. `shared`:
+// somebody else may be on the GPU at the same time.
+bool meter_begin(int gpu, unsigned kind, CUstream stream, std::uint64_t now, bool shared);
 void meter_end(int gpu, unsigned kind, CUstream stream, bool launched);
-// How long a launch lasts, on average; 0: not known.
+// How long a launch takes by itself, on average; 0: not known.
 std::uint64_t meter_mean(int gpu, unsigned kind);
 // A sample waits for its end.
 bool meter_pending();

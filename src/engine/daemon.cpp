@@ -296,6 +296,7 @@ Result<void> run_daemon(const DaemonOptions& options, const std::function<void()
       {.enabled = settings.enforce,
        .domain = core::parse_fault_domain(settings.fault_domain).value_or(core::FaultDomain::user),
        .compute_limit = settings.compute_limit,
+       .strict = settings.strict,
        .kill_escapes = settings.escape == "kill"},
       *devices, gpus, standin));
   if (cgroups->available() && node::has_public_place(options.run)) {

@@ -239,8 +239,8 @@ TEST_F(OneServerTest, SeveralUsersShareIt) {
   EXPECT_EQ(wait(first).state, "COMPLETED") << output(first);
   const auto info = wait(second);
   EXPECT_EQ(info.state, "COMPLETED") << output(second);
-  EXPECT_EQ(info.enforcement, "mps(gpu)+library+watchdog");
-  EXPECT_NE(output(second).find("percent=20\n"), std::string::npos) << output(second);
+  EXPECT_EQ(info.enforcement, "mps(gpu)+library+leases+watchdog");
+  EXPECT_NE(output(second).find("percent=\n"), std::string::npos) << output(second);
   // At the same time: neither waited for the other's server to end.
   EXPECT_LT(info.end_ms.value_or(0) - info.submit_ms, 5'500);
 }

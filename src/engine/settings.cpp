@@ -133,6 +133,7 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
           {"enforce",
            toml_table({{"enabled", truth_into(settings.enforce)},
                        {"fault_domain", one_of(settings.fault_domain, {"gpu", "user", "job"})},
+                       {"strict", truth_into(settings.strict)},
                        {"escape", one_of(settings.escape, {"report", "kill"})},
                        {"watch_ms",
                         [&](const TomlPlace& place) -> Result<void> {

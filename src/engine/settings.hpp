@@ -42,6 +42,7 @@ struct Settings {
   // How shares are held (core/enforcement).
   bool enforce = true;
   std::string fault_domain = "user";  // "gpu", "user", "job"
+  bool strict = false;                // domain gpu: a share is also the most a job gets
   std::string escape = "kill";        // end what holds more than its job was granted; or "report"
   Millis watch_interval = core::kWatchInterval;  // between two looks, while there are shares
   std::string library = {};                      // libaliquot.so; empty: where it was installed

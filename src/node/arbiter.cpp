@@ -7,13 +7,16 @@
 #include <chrono>
 #include <utility>
 
+#include "enforce/abi.h"
 #include "node/worker.hpp"
 
 namespace aliquot::node {
 namespace {
 
 constexpr std::int64_t kMs = 1'000'000;
-constexpr std::int64_t kContended = 1 * kMs;  // between two looks
+// Between two looks.
+constexpr std::int64_t kTurns = 1 * kMs;
+constexpr std::int64_t kWatched = 5 * kMs;
 constexpr std::int64_t kQuiet = 100 * kMs;
 constexpr std::int64_t kDead = 250 * kMs;
 // A job that launched so recently may do it again. While nobody competes the library says only
@@ -32,7 +35,10 @@ std::int64_t mono_ns() {
 
 bool wants_gpu(const GpuUsage& use, std::int64_t now) {
   const std::int64_t since = use.last_launch_ns == 0 ? INT64_MAX : now - use.last_launch_ns;
-  return since < kRecent || (since < kLongKernel && (use.launched > use.completed || use.waiting));
+  return since < kRecent || std::ranges::any_of(use.flights, [&](const FlightUsage& flight) {
+           return flight.in_wait ||
+                  (since < kLongKernel && (flight.launched > flight.completed || flight.waiting));
+         });
 }
 
 }  // namespace
@@ -57,8 +63,8 @@ void Arbiter::post(std::function<void()> change) {
   wake_.notify_one();
 }
 
-void Arbiter::add(JobId job, std::uint64_t group) {
-  post([this, job, group] { enter(job, group); });
+void Arbiter::add(JobId job, std::uint64_t server) {
+  post([this, job, server] { enter(job, server); });
 }
 
 void Arbiter::remove(JobId job) {
@@ -75,7 +81,7 @@ void Arbiter::suspend(JobId job, bool suspended) {
   });
 }
 
-void Arbiter::enter(JobId job, std::uint64_t group) {
+void Arbiter::enter(JobId job, std::uint64_t server) {
   leave(job);
   auto folder = GrantFolder::open(grants_, job);
   if (!folder) return;  // it has ended already
@@ -89,11 +95,10 @@ void Arbiter::enter(JobId job, std::uint64_t group) {
         spdlog::warn("job {}: {}: its share of compute is not held", job, opened.error().message);
         continue;
       }
-      board = boards_.try_emplace(grant.lease->board, std::move(*opened)).first;
+      board = boards_.try_emplace(grant.lease->board, std::move(*opened), boards_.size()).first;
     }
-    const std::uint64_t own = group == 0 ? static_cast<std::uint64_t>(job.value()) : group;
-    board->second.members.push_back({job, gpu, grant.lease->slot, grant.compute, own});
-    board->second.arbiter.set(job, grant.compute, own);
+    board->second.members.push_back({job, gpu, grant.lease->slot});
+    arbiter_.set(job, board->second.number, grant.compute, server);
   }
   folders_.insert_or_assign(job, std::move(*folder));
 }
@@ -104,8 +109,8 @@ void Arbiter::leave(JobId job) {
       if (member.job == job) board.gates.set_paused(member.slot, false);
     }
     std::erase_if(board.members, [&](const Member& member) { return member.job == job; });
-    board.arbiter.remove(job);
   }
+  arbiter_.remove(job);
   folders_.erase(job);
   suspended_.erase(job);
 }
@@ -136,10 +141,12 @@ std::optional<std::int64_t> Arbiter::look() {
   seen_.clear();
   const bool dead = now - dead_looked_ns_ > kDead;
   if (dead) dead_looked_ns_ = now;
+  std::vector<core::LeaseArbiter::Seen> seen;
+  std::map<Board*, std::size_t> wanted;
   for (auto& [path, board] : boards_) {
     // Alone on its GPU a job has nothing to wait for.
     if (board.members.size() < 2) {
-      if (std::exchange(board.contended, false)) board.gates.open_all();
+      if (std::exchange(board.contended, 0) != 0) board.gates.open_all();
       continue;
     }
     for (const Member& member : board.members) {
@@ -148,52 +155,54 @@ std::optional<std::int64_t> Arbiter::look() {
       if (dead) folder.find_dead();
       seen_[member.job] = folder.usage();
     }
-    const std::int64_t next = look_at(board, now) ? kContended : kQuiet;
+    board.gates.beat(now);
+    wanted[&board] = look_at(board, now, seen);
+  }
+  if (wanted.empty()) return pause;
+  arbiter_.step(std::clamp<std::int64_t>(now - last_ns_, 0, kLongest), seen);
+  last_ns_ = now;
+  for (const auto& [board, jobs] : wanted) {
+    const bool turns = arbiter_.turns(board->number);
+    const std::uint32_t contended = turns       ? ALIQUOT_CONTENDED_TURNS
+                                    : jobs >= 2 ? ALIQUOT_CONTENDED_WATCHED
+                                                : 0;
+    if (std::exchange(board->contended, contended) != contended)
+      board->gates.set_contended(contended);
+    for (const Member& member : board->members)
+      board->gates.set_paused(member.slot, arbiter_.paused(member.job));
+    const std::int64_t next = turns ? kTurns : jobs >= 2 ? kWatched : kQuiet;
     pause = std::min(pause.value_or(next), next);
   }
   return pause;
 }
 
-bool Arbiter::look_at(Board& board, std::int64_t now) {
-  std::vector<core::LeaseArbiter::Seen> seen;
-  std::vector<core::ProportionWatch::Used> used;
-  bool paused = false;
+std::size_t Arbiter::look_at(Board& board, std::int64_t now,
+                             std::vector<core::LeaseArbiter::Seen>& seen) {
+  std::size_t jobs = 0;
   for (Member& member : board.members) {
     if (suspended_.contains(member.job)) continue;
     const GpuUsage& use = seen_.at(member.job).at(member.gpu);
-    const bool flying =
-        member.flight.look(now, use.launched, use.completed, board.arbiter.paused(member.job));
+    const bool paused = arbiter_.paused(member.job);
+    core::LeaseArbiter::Seen one{member.job, board.number, 0, false, 0, 0};
+    for (const FlightUsage& flight : use.flights) {
+      const bool flying = member.flights[flight.process].look(
+          now, {flight.launched, flight.completed, flight.in_wait}, paused);
+      one.flying += flying ? 1 : 0;
+      one.waiting |= flight.waiting;
+      one.busy = std::max(one.busy, flight.busy);
+      one.launch_ns = std::max(one.launch_ns, flight.launch_ns);
+    }
+    if (member.flights.size() > use.flights.size()) {
+      std::erase_if(member.flights, [&](const auto& known) {
+        return std::ranges::none_of(
+            use.flights, [&](const FlightUsage& flight) { return flight.process == known.first; });
+      });
+    }
     if (!wants_gpu(use, now)) continue;
-    seen.push_back({member.job, flying, use.waiting});
-    used.push_back(
-        {member.job,
-         static_cast<double>(member.share.value()) / static_cast<double>(kWholeGpu.value()),
-         use.gpu_ns});
-    paused |= board.arbiter.paused(member.job);
+    ++jobs;
+    seen.push_back(one);
   }
-  board.gates.beat(now);
-  const bool contended = seen.size() >= 2 && board.proportion.look(now, used, paused);
-  if (contended != board.contended) {
-    board.contended = contended;
-    board.last_ns = now;
-    if (contended) {
-      board.gates.set_contended(true);
-    } else {
-      board.gates.open_all();
-    }
-    // Whoever competes next starts level.
-    board.arbiter = core::LeaseArbiter();
-    for (const Member& member : board.members) {
-      board.arbiter.set(member.job, member.share, member.group);
-    }
-  }
-  if (!contended) return false;
-  board.arbiter.step(std::clamp<std::int64_t>(now - board.last_ns, 0, kLongest), seen);
-  board.last_ns = now;
-  for (const Member& member : board.members) {
-    board.gates.set_paused(member.slot, board.arbiter.paused(member.job));
-  }
-  return true;
+  return jobs;
 }
 
 }  // namespace aliquot::node

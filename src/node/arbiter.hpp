@@ -1,7 +1,7 @@
 // The thread that shares out time on GPUs where several jobs hold leases: it looks at what the jobs
-// are doing, asks core/lease whose turn it is, and opens and closes their gates on the GPU's lease
-// board. It costs nothing while no GPU has two such jobs, looks ten times a second while only one
-// of them launches anything, and about a thousand times a second while they compete.
+// are doing, asks core/lease whose turn it is, and opens and closes their gates on the GPUs' lease
+// boards. It costs nothing while no GPU has two such jobs, looks ten times a second while only one
+// of them launches anything, two hundred times while two do, and a thousand while they take turns.
 //
 // Jobs run on without it: a board whose heartbeat stops is not obeyed.
 #pragma once
@@ -16,10 +16,12 @@
 #include <optional>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/ids.hpp"
 #include "base/units.hpp"
+#include "core/flight_watch.hpp"
 #include "core/lease.hpp"
 #include "node/grant_folder.hpp"
 #include "node/lease_board.hpp"
@@ -33,9 +35,9 @@ class Arbiter {
   Arbiter& operator=(const Arbiter&) = delete;
   ~Arbiter();  // opens all gates
 
-  // The leases of a job's grant, whose folder is there. Jobs of one group (an MPS server) run side
-  // by side; 0: the job is a group of its own.
-  void add(JobId job, std::uint64_t group);
+  // The leases of a job's grant, whose folder is there. Jobs of one MPS server have its number; 0:
+  // the job has none.
+  void add(JobId job, std::uint64_t server);
   void remove(JobId job);
   // A frozen job launches nothing, whatever its counters say.
   void suspend(JobId job, bool suspended);
@@ -45,30 +47,30 @@ class Arbiter {
     JobId job;
     std::size_t gpu = 0;  // in the job's grant
     std::uint32_t slot = 0;
-    Compute share;
-    std::uint64_t group = 0;
-    core::FlightWatch flight = {};
+    // Of its processes, by slot and generation.
+    std::map<std::pair<std::uint32_t, std::uint32_t>, core::FlightWatch> flights = {};
   };
   struct Board {
-    explicit Board(LeaseBoard opened) : gates(std::move(opened)) {}
+    Board(LeaseBoard opened, std::size_t gpu) : gates(std::move(opened)), number(gpu) {}
     LeaseBoard gates;
-    core::LeaseArbiter arbiter;
-    core::ProportionWatch proportion;
+    std::size_t number;  // of the GPU, for core/lease
     std::vector<Member> members;
-    bool contended = false;
-    std::int64_t last_ns = 0;
+    std::uint32_t contended = 0;
   };
 
   void post(std::function<void()> change);
   void run();
   // How long to wait for the next look; nothing: until something changes.
   std::optional<std::int64_t> look();
-  bool look_at(Board& board, std::int64_t now);
-  void enter(JobId job, std::uint64_t group);
+  // What the jobs on it do; how many want it.
+  std::size_t look_at(Board& board, std::int64_t now, std::vector<core::LeaseArbiter::Seen>& seen);
+  void enter(JobId job, std::uint64_t server);
   void leave(JobId job);
 
   const std::filesystem::path grants_;
+  core::LeaseArbiter arbiter_;
   std::map<std::filesystem::path, Board> boards_;
+  std::int64_t last_ns_ = 0;  // when it was last decided
   std::map<JobId, GrantFolder> folders_;
   std::map<JobId, std::vector<GpuUsage>> seen_;  // in this look
   std::set<JobId> suspended_;

@@ -44,6 +44,17 @@ struct GrantSpec {
   std::vector<GpuGrant> gpus;
 };
 
+// What one living process of a job has in flight on a GPU.
+struct FlightUsage {
+  std::pair<std::uint32_t, std::uint32_t> process;  // slot and generation
+  std::uint64_t launched = 0;
+  std::uint64_t completed = 0;
+  bool waiting = false;  // at its gate
+  bool in_wait = false;  // for the GPU, in the driver
+  double busy = 1;       // part of the time in which the GPU has work between two launches
+  double launch_ns = 0;  // how long a launch takes by itself; 0: not known
+};
+
 struct GpuUsage {
   Bytes memory;  // of the processes that live
   Bytes memory_peak;
@@ -51,10 +62,8 @@ struct GpuUsage {
   std::int64_t launches = 0;
   std::int64_t refusals = 0;
   // Of the processes that live:
-  std::uint64_t launched = 0;
-  std::uint64_t completed = 0;
-  bool waiting = false;
-  std::int64_t last_launch_ns = 0;  // CLOCK_MONOTONIC; 0: never
+  std::vector<FlightUsage> flights;  // of those that launch
+  std::int64_t last_launch_ns = 0;   // CLOCK_MONOTONIC; 0: never
 };
 
 class GrantFolder {

@@ -133,14 +133,16 @@ TEST_F(GrantFolderTest, SumsWhatProcessesUse) {
   usage->slots[2].gpus[0].charged = 500;
   usage->slots[2].gpus[0].gpu_ns = 1;
   usage->slots[2].gpus[0].launched = 2;
+  usage->slots[2].gpus[0].last_launch_ns = 1;
   folder->find_dead();
   auto seen = folder->usage();
   ASSERT_EQ(seen.size(), 1U);
   EXPECT_EQ(seen[0].memory, Bytes(1500));
   EXPECT_EQ(seen[0].memory_peak, Bytes(5000));
   EXPECT_EQ(seen[0].gpu_ns, 111);
-  EXPECT_EQ(seen[0].launched, 2U);
-  EXPECT_EQ(seen[0].completed, 0U);
+  ASSERT_EQ(seen[0].flights.size(), 1U);
+  EXPECT_EQ(seen[0].flights[0].launched, 2U);
+  EXPECT_EQ(seen[0].flights[0].completed, 0U);
   ASSERT_EQ(folder->members().size(), 2U);
   EXPECT_EQ(folder->members()[0].pid, Pid(first));
   EXPECT_EQ(folder->members()[1].pid, Pid(second));
@@ -150,7 +152,7 @@ TEST_F(GrantFolderTest, SumsWhatProcessesUse) {
   seen = folder->usage();
   EXPECT_EQ(seen[0].memory, Bytes(1000));
   EXPECT_EQ(seen[0].gpu_ns, 111);
-  EXPECT_EQ(seen[0].launched, 0U);
+  EXPECT_TRUE(seen[0].flights.empty());
   ASSERT_EQ(folder->members().size(), 1U);
   EXPECT_EQ(folder->members()[0].pid, Pid(first));
   EXPECT_EQ(folder->members()[0].charged, std::vector<Bytes>{Bytes(1000)});

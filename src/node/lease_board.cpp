@@ -77,8 +77,8 @@ void LeaseBoard::set_paused(std::uint32_t slot, bool paused) {
   syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-void LeaseBoard::set_contended(bool contended) {
-  __atomic_store_n(&board_->contended, contended ? 1U : 0U, __ATOMIC_RELEASE);
+void LeaseBoard::set_contended(std::uint32_t contended) {
+  __atomic_store_n(&board_->contended, contended, __ATOMIC_RELEASE);
 }
 
 void LeaseBoard::beat(std::int64_t now_ns) {
@@ -86,7 +86,7 @@ void LeaseBoard::beat(std::int64_t now_ns) {
 }
 
 void LeaseBoard::open_all() {
-  set_contended(false);
+  set_contended(0);
   for (std::uint32_t slot = 0; slot < ALIQUOT_BOARD_SLOTS; ++slot) set_paused(slot, false);
 }
 

@@ -21,8 +21,8 @@ class LeaseBoard {
   ~LeaseBoard();
 
   void set_paused(std::uint32_t slot, bool paused);  // opening it wakes who waits there
-  void set_contended(bool contended);
-  void beat(std::int64_t now_ns);  // CLOCK_MONOTONIC
+  void set_contended(std::uint32_t contended);       // ALIQUOT_CONTENDED_…, or 0
+  void beat(std::int64_t now_ns);                    // CLOCK_MONOTONIC
   void open_all();
 
  private:

@@ -82,6 +82,7 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
                         {"run_dir", path_into(agent.run_dir)},
                         {"without", one_of(agent.without, {"refuse", "run"})},
                         {"fault_domain", one_of(agent.fault_domain, {"gpu", "user", "job"})},
+                        {"strict", truth_into(agent.strict)},
                         {"escape", one_of(agent.escape, {"report", "kill"})},
                         {"simulate", text_into(agent.simulate)},
                         {"node", name_into(agent.node)},

@@ -35,6 +35,7 @@ struct AgentSettings {
   std::string without =
       "refuse";  // agent does not answer: "refuse" the task, or "run" it unlimited
   std::string fault_domain = "user";  // "gpu", "user", "job"
+  bool strict = false;                // domain gpu: a share is also the most a job gets
   std::string escape = "report";      // "kill": end processes that got around their limits
   std::string simulate = {};          // "h200:4": stand-in GPUs
   std::string node = {};              // NodeName; empty: the host's short name

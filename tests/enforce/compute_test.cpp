@@ -73,7 +73,8 @@ TEST(Gate, limits_what_is_in_flight_while_contended) {
   ASSERT_EQ(victim.begin(), 0);
   const double each = ms_per_iteration(victim);
   const auto iterations = static_cast<std::uint64_t>(5 / each);  // 5 ms a launch
-  __atomic_store_n(&job.board().contended, 1U, __ATOMIC_RELEASE);
+  const std::uint64_t before = job.use().launched;
+  __atomic_store_n(&job.board().contended, ALIQUOT_CONTENDED_TURNS, __ATOMIC_RELEASE);
   job.beat();
   const auto from = Clock::now();
   victim.send("launch 60 " + std::to_string(iterations));
@@ -87,11 +88,11 @@ TEST(Gate, limits_what_is_in_flight_while_contended) {
   EXPECT_EQ(victim.answer(), 0);
   // Sixty launches of 5 ms, a few of them ahead: the call lasts for the rest.
   EXPECT_GT(std::chrono::duration<double>(Clock::now() - from).count(), 0.15);
-  EXPECT_GE(most, 2U);
+  EXPECT_GE(most, 1U);
   EXPECT_LE(most, 16U);
   ASSERT_EQ(victim.tell("sync"), 0);
   EXPECT_EQ(job.use().launched, job.use().completed);
-  EXPECT_EQ(job.use().launched, 60U);
+  EXPECT_EQ(job.use().launched, before + 60U);
 }
 
 TEST(Gate, lets_captures_pass_and_spoils_none) {
@@ -99,7 +100,7 @@ TEST(Gate, lets_captures_pass_and_spoils_none) {
   Job job(machine, {{0, 2 * kGiB}}, true);
   Victim victim(&job);
   ASSERT_EQ(victim.begin(), 0);
-  __atomic_store_n(&job.board().contended, 1U, __ATOMIC_RELEASE);
+  __atomic_store_n(&job.board().contended, ALIQUOT_CONTENDED_TURNS, __ATOMIC_RELEASE);
   job.beat();
   EXPECT_EQ(victim.tell("capture 3 1000"), 0);
   __atomic_store_n(&job.board().contended, 0U, __ATOMIC_RELEASE);
@@ -143,7 +144,7 @@ TEST(Suffered, caps_of_30_and_70_giving_46_and_54) {
   const auto iterations = static_cast<std::uint64_t>(1 / ms_per_iteration(small));
   const double small_before = busy_ns(machine, small.pid());
   const double large_before = busy_ns(machine, large.pid());
-  __atomic_store_n(&first.board().contended, 1U, __ATOMIC_RELEASE);
+  __atomic_store_n(&first.board().contended, ALIQUOT_CONTENDED_TURNS, __ATOMIC_RELEASE);
   first.beat();
   small.send("launch 100000 " + std::to_string(iterations));
   large.send("launch 100000 " + std::to_string(iterations));

@@ -225,6 +225,7 @@ Result<void> serve(const Settings& settings, const std::function<void()>& ready)
       {.domain =
            core::parse_fault_domain(settings.agent.fault_domain).value_or(core::FaultDomain::user),
        .compute_limit = settings.share.overcommit,
+       .strict = settings.agent.strict,
        .kill_escapes = settings.agent.escape == "kill"},
       *devices, gpus, standin));
   SystemClock clock;

@@ -1,0 +1,47 @@
+#include "core/flight_watch.hpp"
+
+#include <algorithm>
+
+namespace aliquot::core {
+namespace {
+
+constexpr double kLongestLaunch = 10e9;
+// Whose counters stand still for so long has something else to do.
+constexpr double kSilent = 1e9;
+// A launch that was on its way through when the gate closed says so later.
+constexpr std::int64_t kLate = 5'000'000;
+// The library looks at every fourth launch: so many more are over than it says, on average.
+constexpr double kUnseen = 1.5;
+
+}  // namespace
+
+bool FlightWatch::look(std::int64_t now, const Counters& counters, bool paused) {
+  const auto [launched, completed, in_wait] = counters;
+  const bool was_flying = launched_ > completed_;
+  // The first news after a pause may be old: the time it took says nothing.
+  if (paused_ && !paused) completed_ns_ = 0;
+  if (completed > completed_) {
+    if (paused && paused_ && now - paused_ns_ > kLate) news_while_paused_ = true;
+    if (was_flying && completed_ns_ != 0) {
+      const double each =
+          static_cast<double>(now - completed_ns_) / static_cast<double>(completed - completed_);
+      each_ns_ += (std::min(each, kLongestLaunch) - each_ns_) / (learned_ ? 4 : 1);
+      learned_ = true;
+    }
+    completed_ns_ = now;
+  }
+  if (!was_flying && launched > completed) completed_ns_ = now;
+  if (launched != launched_ || completed != completed_) moved_ns_ = now;
+  if (paused && !paused_) paused_ns_ = now;
+  launched_ = launched;
+  completed_ = completed;
+  paused_ = paused;
+  // However long it takes: a queue of seconds, a kernel of minutes.
+  if (in_wait) return true;
+  if (launched <= completed) return false;
+  const bool guess = paused && !news_while_paused_;
+  const double flying = std::max(static_cast<double>(launched - completed) - kUnseen, 1.0);
+  return static_cast<double>(now - moved_ns_) <= std::max(each_ns_ * flying, guess ? 0 : kSilent);
+}
+
+}  // namespace aliquot::core
