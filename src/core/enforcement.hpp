@@ -33,8 +33,8 @@ struct EnforcementFacts {
   std::string no_library = {};
   FaultDomain domain = FaultDomain::user;
   Compute compute_limit = kWholeGpu;  // over that: compute is over-committed
-  bool strict = false;  // domain gpu: a share is also the most a job gets, whatever is idle
-  bool kill_escapes = true;           // end what holds more than its job was granted
+  bool strict = false;       // domain gpu: a share is also the most a job gets, whatever is idle
+  bool kill_escapes = true;  // end what holds more than its job was granted
 };
 
 // What a job holds of one GPU.

@@ -22,6 +22,10 @@ constexpr double kRest = 0.03;
 constexpr double kMostRestNs = 3e6;
 
 constexpr double kLongestLaunch = 1e9;
+constexpr double kUnlike = 4;
+constexpr double kShortLaunch = 20e3;
+// Before there are turns: enough for a burst to ask for them beside a few, not in a crowd.
+constexpr double kFirstCreditNs = 150e6;
 
 // Of virtual time: nobody waits longer for what was in flight before the other came.
 constexpr double kMostAheadNs = 10e9;
@@ -112,7 +116,8 @@ void LeaseArbiter::charge(Gpu& gpu, double elapsed_ns) {
   struct Server {
     double work = 0;    // in slices
     double length = 0;  // of all that runs side by side
-    bool known = true;  // how long their launches are: otherwise they are taken to be alike
+    double shortest = kLongestLaunch;
+    double longest = 0;
   };
   std::map<std::uint64_t, Server> servers;
   double slices = 0;
@@ -121,9 +126,12 @@ void LeaseArbiter::charge(Gpu& gpu, double elapsed_ns) {
     if (member.server == 0) {
       slices += work;
     } else {
-      servers[member.server].work += work;
-      servers[member.server].length += work * member.launch_ns;
-      servers[member.server].known &= work == 0 || member.launch_ns > 0;
+      Server& server = servers[member.server];
+      server.work += work;
+      server.length += work * member.launch_ns;
+      if (work == 0) continue;
+      server.shortest = std::min(server.shortest, member.launch_ns);
+      server.longest = std::max(server.longest, member.launch_ns);
     }
   }
   for (const auto& [number, server] : servers) slices += std::min(server.work, 1.0);
@@ -132,8 +140,13 @@ void LeaseArbiter::charge(Gpu& gpu, double elapsed_ns) {
     double work = member.flying * member.busy;
     // Where the server has more than it can do at once.
     const Server& server = servers[member.server];
-    if (member.server != 0 && server.work > 1)
-      work *= server.known ? member.launch_ns / server.length : 1 / server.work;
+    if (member.server != 0 && server.work > 1) {
+      // What is not known is taken to be alike, and so are many small ones that differ by chance:
+      // nobody is made to wait for that alone.
+      const bool differ = server.shortest > 0 && (gpu.turns || server.shortest > kShortLaunch ||
+                                                  server.longest > kUnlike * server.shortest);
+      work *= differ ? member.launch_ns / server.length : 1 / server.work;
+    }
     member.charge_ns = slice * work / member.share;
   }
 }
@@ -155,8 +168,8 @@ void LeaseArbiter::settle(Gpu& gpu, double elapsed_ns) const {
     if (!member.known) member.virtual_ns = level;
     member.known |= member.active_ns > 0;
     if (!member.contender) {
-      member.virtual_ns =
-          std::max(member.virtual_ns, level - static_cast<double>(options_.credit_ns));
+      const double credit = gpu.turns ? static_cast<double>(options_.credit_ns) : kFirstCreditNs;
+      member.virtual_ns = std::max(member.virtual_ns, level - credit);
     }
     if (!gpu.turns) {
       member.virtual_ns -= (member.virtual_ns - level) * std::min(elapsed_ns / kForgetNs, 1.0);

@@ -142,7 +142,9 @@ class SimulatedNode {
     const double least = program.kernel_ns * (program.kernel_ns >= 10 * kMs ? 1 : 2);
     process.launch_debt = std::min(process.launch_debt + kTick, 2 * kTick);
     while (process.to_launch > 0 && process.launch_debt >= 0) {
-      const double most = bounded ? kInFlight : watched() ? kWatched : kAlone;
+      const double most = bounded     ? kInFlight / static_cast<double>(job.processes.size())
+                          : watched() ? kWatched
+                                      : kAlone;
       if (in_flight(process) + program.kernel_ns > std::max(most, least)) break;
       for (double& queued : process.queued) queued += program.kernel_ns;
       process.asked_ns += program.kernel_ns;

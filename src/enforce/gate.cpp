@@ -124,12 +124,33 @@ void wait_while_paused(int gpu, const aliquot_board& board) {
   (void)__atomic_add_fetch(&use->waited_ns, now_ns() - from, __ATOMIC_RELAXED);
 }
 
+// Counted anew every few milliseconds: that is a walk through other processes' words.
+unsigned processes_of(int gpu, std::uint32_t contended) {
+  static struct {
+    std::uint64_t at_ns;
+    unsigned count;
+  } known[ALIQUOT_MAX_GPUS];
+  constexpr std::uint64_t kAgain = 5'000'000;
+  if (contended != ALIQUOT_CONTENDED_TURNS) return 1;
+  auto& own = known[gpu];
+  const std::uint64_t now = now_ns();
+  const std::uint64_t then = __atomic_load_n(&own.at_ns, __ATOMIC_RELAXED);
+  if (now - then > kAgain) {
+    __atomic_store_n(&own.at_ns, now, __ATOMIC_RELAXED);
+    __atomic_store_n(&own.count, launching_processes(gpu), __ATOMIC_RELAXED);
+  }
+  const unsigned count = __atomic_load_n(&own.count, __ATOMIC_RELAXED);
+  return count == 0 ? 1 : count;
+}
+
 // Counts what this thread launched since it last came by, and holds it back while too much is in
 // flight.
 void take_off(const Passage& passage, const aliquot_board& board, std::uint64_t launches,
               std::uint64_t cost_ns) {
   const int gpu = passage.gpu;
-  const FlightLimit& limit = limit_of_board(passage.contended);
+  FlightLimit limit = limit_of_board(passage.contended);
+  // What the job has in flight it has with all its processes.
+  limit.most_ns /= processes_of(gpu, passage.contended);
   if (flight_begin(gpu, passage.stream, launches, cost_ns, limit)) return;
   const std::uint64_t deadline = now_ns() + kPatienceNs;
   do {
@@ -208,7 +229,8 @@ void before_launch(Passage* passage) {
     passage->contended = __atomic_load_n(&board->contended, __ATOMIC_RELAXED);
     passage->followed = true;
   }
-  const bool measures = meter_due(gpu, now) || meter_follows(gpu, passage->stream);
+  const bool measures = meter_due(gpu, now, passage->contended == ALIQUOT_CONTENDED_TURNS) ||
+                        meter_follows(gpu, passage->stream);
   if (!passage->followed && !measures) return;
   const RelaxedCapture relaxed;
   if (is_capturing(passage->stream)) {
@@ -219,8 +241,8 @@ void before_launch(Passage* passage) {
     wait_while_paused(gpu, *board);
     take_off(*passage, *board, launches.count, launches.cost_ns);
   }
-  const bool shared = passage->contended == ALIQUOT_CONTENDED_WATCHED;
-  if (measures) passage->measured = meter_begin(gpu, passage->kind, passage->stream, now, shared);
+  if (measures)
+    passage->measured = meter_begin(gpu, passage->kind, passage->stream, now, passage->contended);
   // The next one tells how long the GPU had nothing to do in between.
   if (passage->measured) thread_gate.until_tick = 1;
 }

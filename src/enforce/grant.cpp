@@ -441,6 +441,21 @@ void count_refusal(int gpu) {
     (void)__atomic_add_fetch(&use->refusals, 1, __ATOMIC_RELAXED);
 }
 
+unsigned launching_processes(int gpu) {
+  if (gpu < 0 || grant.slot < 0) return 1;
+  unsigned count = 0;
+  const std::uint32_t high = __atomic_load_n(&grant.usage->high_water, __ATOMIC_ACQUIRE);
+  for (std::uint32_t i = 0; i < high && i < ALIQUOT_USAGE_SLOTS; ++i) {
+    const aliquot_slot& slot = grant.usage->slots[i];
+    if (__atomic_load_n(&slot.pid, __ATOMIC_RELAXED) == 0) continue;
+    const aliquot_use& use = slot.gpus[gpu];
+    if (__atomic_load_n(&use.launched, __ATOMIC_RELAXED) >
+        __atomic_load_n(&use.completed, __ATOMIC_RELAXED))
+      ++count;
+  }
+  return count == 0 ? 1 : count;
+}
+
 aliquot_use* own_use(int gpu) {
   if (gpu < 0 || grant.slot < 0 || !slot_is_ours()) return nullptr;
   return &grant.usage->slots[grant.slot].gpus[gpu];

@@ -39,6 +39,9 @@ std::uint64_t job_bytes(int gpu);
 std::uint64_t limit_of(int gpu);
 void count_refusal(int gpu);
 
+// Processes of the job with something in flight on the GPU, as they say; at least one.
+unsigned launching_processes(int gpu);
+
 // This process's own words in the slot; null without a slot or GPU.
 aliquot_use* own_use(int gpu);
 

@@ -6,6 +6,8 @@ namespace aliquot::enforce {
 namespace {
 
 constexpr std::uint64_t kEvery = 10'000'000;  // ns
+constexpr std::uint64_t kEveryInTurns = 2'000'000;
+constexpr unsigned kEnough = 64;  // samples: they tell how long launches are
 constexpr std::uint64_t kUnusual = 4;
 constexpr std::uint64_t kShort = 10'000;
 // A pause of the program, not one between two launches.
@@ -19,8 +21,9 @@ struct Meter {
   bool followed = false;  // next is recorded
   CUcontext context = nullptr;
   CUstream stream = nullptr;
-  std::uint64_t mean_ns = 0;       // as it goes on
-  std::uint64_t alone_ns = 0;      // as it is where nobody else is on the GPU
+  std::uint64_t mean_ns = 0;   // as it goes on
+  std::uint64_t alone_ns = 0;  // as it is where nobody else is on the GPU
+  unsigned samples = 0;
   bool shared = false;             // somebody else is, while the sample is taken
   std::uint64_t recent_ns = 0;     // of GPU time, that of long ago for less
   std::uint64_t uncounted = 0;     // launches whose time is not added yet
@@ -83,7 +86,8 @@ void learn_busy(int gpu, double launch_ns, double gap_ns) {
 // Beside somebody else's a launch takes longer than by itself, and even between turns some do.
 void learn_alone(Meter* meter, std::uint64_t ns) {
   const std::uint64_t alone = meter->alone_ns;
-  if (alone != 0 && meter->shared) return;
+  if (meter->shared && meter->samples > kEnough) return;
+  ++meter->samples;
   const std::uint64_t most = alone * 2 + kShort;
   if (alone != 0) ns = ns > most ? most : ns < alone / 2 ? alone / 2 : ns;
   __atomic_store_n(&meter->alone_ns, alone == 0 ? ns + 1 : (alone * 7 + ns) / 8 + 1,
@@ -185,8 +189,9 @@ void meter_count(int gpu, unsigned kind, unsigned launches) {
   (void)__atomic_add_fetch(&meter.uncounted, launches, __ATOMIC_RELAXED);
 }
 
-bool meter_due(int gpu, std::uint64_t now) {
-  return metering && now - __atomic_load_n(&meters[gpu].sampled_at, __ATOMIC_RELAXED) >= kEvery;
+bool meter_due(int gpu, std::uint64_t now, bool turns) {
+  return metering && now - __atomic_load_n(&meters[gpu].sampled_at, __ATOMIC_RELAXED) >=
+                         (turns ? kEveryInTurns : kEvery);
 }
 
 bool meter_follows(int gpu, CUstream stream) {
@@ -196,7 +201,8 @@ bool meter_follows(int gpu, CUstream stream) {
   return false;
 }
 
-bool meter_begin(int gpu, unsigned kind, CUstream stream, std::uint64_t now, bool shared) {
+bool meter_begin(int gpu, unsigned kind, CUstream stream, std::uint64_t now,
+                 std::uint32_t contended) {
   const Hold hold(lock);
   CUcontext context = nullptr;
   if (real::cuCtxGetCurrent(&context) != kSuccess || context == nullptr) return false;
@@ -205,7 +211,7 @@ bool meter_begin(int gpu, unsigned kind, CUstream stream, std::uint64_t now, boo
         meter.context == context)
       meter.followed = real::cuEventRecord(meter.next, stream) == kSuccess;
   }
-  if (!meter_due(gpu, now)) return false;
+  if (!meter_due(gpu, now, contended == ALIQUOT_CONTENDED_TURNS)) return false;
   harvest_locked(gpu, now);
   __atomic_store_n(&meters[gpu].sampled_at, now, __ATOMIC_RELAXED);
   Meter& meter = meters[gpu].kinds[kind];
@@ -215,7 +221,7 @@ bool meter_begin(int gpu, unsigned kind, CUstream stream, std::uint64_t now, boo
   meter.sample = Sample::starting;
   meter.followed = false;
   meter.stream = stream;
-  meter.shared = shared;
+  meter.shared = contended == ALIQUOT_CONTENDED_WATCHED;
   meter.since_sample = 0;
   (void)__atomic_add_fetch(&samples_running, 1, __ATOMIC_RELAXED);
   return true;

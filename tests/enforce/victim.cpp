@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -189,6 +190,41 @@ int capture_and_launch(std::uint64_t iterations, int times) {
   return r;
 }
 
+// Works for so many milliseconds: `batch` launches, or copies of that many bytes, then a wait. In
+// bursts, if on and off are given.
+int work(std::istringstream& in, const std::string& what) {
+  long ms = 0;
+  std::uint64_t size = 0;
+  int batch = 0;
+  long on = 0;
+  long off = 0;
+  in >> ms >> size >> batch >> on >> off;
+  CUdeviceptr from = 0;
+  CUdeviceptr to = 0;
+  if (what == "copies") {
+    if (const int r = api.cuMemAlloc_v2(&from, size); r != 0) return r;
+    if (const int r = api.cuMemAlloc_v2(&to, size); r != 0) return r;
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const auto passed = [&] {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
+                                                                 begin)
+        .count();
+  };
+  while (passed() < ms) {
+    if (on > 0 && passed() % (on + off) >= on) {
+      usleep(static_cast<useconds_t>((on + off - passed() % (on + off)) * 1000));
+      continue;
+    }
+    int r = 0;
+    for (int i = 0; i < batch && r == 0 && passed() < ms; ++i)
+      r = what == "copies" ? api.cuMemcpyDtoDAsync_v2(to, from, size, stream) : launch(size, false);
+    if (r == 0) r = api.cuCtxSynchronize();
+    if (r != 0) return r;
+  }
+  return 0;
+}
+
 // Threads that allocate and free in three ways at once, and launch in between.
 int churn(int threads, int rounds) {
   CUcontext context = nullptr;
@@ -220,6 +256,7 @@ int churn(int threads, int rounds) {
 }
 
 int run(const std::string& word, std::istringstream& in, std::ostringstream& out) {
+  if (word == "work" || word == "copies") return work(in, word);
   std::uint64_t a = 0;
   std::uint64_t b = 0;
   std::uint64_t c = 0;

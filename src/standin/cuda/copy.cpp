@@ -1,5 +1,5 @@
 // Copies and fills. Bytes move when the call is made; the time they take goes to the stream: device
-// memory at the H200's bandwidth, host memory at PCIe's.
+// memory at the H200's bandwidth and in the GPU's own time, host memory at PCIe's by a copy engine.
 #include <algorithm>
 #include <cstring>
 
@@ -24,6 +24,11 @@ void move_bytes(CUdeviceptr to, CUdeviceptr from, std::size_t size) {
     std::memset(target, 0, size);
 }
 
+bool is_host(CUdeviceptr address) {
+  const Block* block = memory_find(address);
+  return block == nullptr || block->kind == BlockKind::host;
+}
+
 CUresult check_range(CUdeviceptr address, std::size_t size) {
   bool bad = false;
   static_cast<void>(memory_bytes(address, size, &bad));
@@ -39,7 +44,7 @@ CUresult copy(CUdeviceptr to, CUdeviceptr from, std::size_t size, bool host, Str
   Operation operation;
   operation.effect = [=] { move_bytes(to, from, size); };
   operation.work_ns = static_cast<double>(size) / (host ? kHostBytesPerNs : kDeviceBytesPerNs);
-  operation.width = host ? 0.01 : 1;
+  operation.width = host ? 0 : 1;
   if (const CUresult r = enqueue(stream, std::move(operation)); r != kSuccess) return r;
   return wait ? synchronize(stream) : kSuccess;
 }
@@ -110,12 +115,12 @@ CUresult copy_2d(const CUDA_MEMCPY2D* c, CUstream stream, bool wait) {
 
 CU_API_STREAM(cuMemcpy, _ptds, (CUdeviceptr to, CUdeviceptr from, std::size_t size),
               (to, from, size)) {
-  return copy_now(to, from, size, true);
+  return copy_now(to, from, size, is_host(to) || is_host(from));
 }
 CU_API_STREAM(cuMemcpyAsync, _ptsz,
               (CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream s),
               (to, from, size, s)) {
-  return copy_later(to, from, size, true, s);
+  return copy_later(to, from, size, is_host(to) || is_host(from), s);
 }
 CU_API_STREAM(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr to, const void* from, std::size_t size),
               (to, from, size)) {

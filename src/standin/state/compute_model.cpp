@@ -8,6 +8,8 @@ namespace {
 
 constexpr double kEpsilon = 1e-3;  // ns
 
+bool on_engine(const Lane& lane) { return lane.width == 0; }
+
 bool busy(const Lane& lane) { return lane.open && lane.submitted - lane.done > kEpsilon; }
 
 // The busy lanes of one client, and what it gets of its group's slice.
@@ -15,7 +17,8 @@ struct Client {
   int slot;
   int group;
   double cap;
-  double width = 0;  // all of its lanes
+  double width = 0;   // all of its lanes
+  double length = 0;  // of its kernels
   double share = 0;
 };
 
@@ -33,6 +36,7 @@ void collect(GpuCompute& gpu, Instant& instant) {
     Lane& lane = gpu.lanes[i];
     if (!busy(lane)) continue;
     instant.lanes[instant.lane_count++] = &lane;
+    if (on_engine(lane)) continue;
     Client* const end = instant.clients + instant.client_count;
     Client* client =
         std::find_if(instant.clients, end, [&](auto& c) { return c.slot == lane.client; });
@@ -44,22 +48,27 @@ void collect(GpuCompute& gpu, Instant& instant) {
       ++instant.client_count;
     }
     client->width += lane.width;
+    client->length += lane.length;
   }
 }
 
-// Shares the slice of one group among its clients: each gets what it can use, the rest is split
-// evenly.
+// Shares the slice of one group among its clients: each gets what it can use; where that is too
+// much, by the length of their kernels (12 ms beside 0.2 ms: 99 to 7, on an H200).
 void share_slice(Instant& instant, int group) {
   Client* members[kMaxLanes];
   unsigned count = 0;
   for (unsigned i = 0; i < instant.client_count; ++i)
     if (instant.clients[i].group == group) members[count++] = &instant.clients[i];
   const auto demand = [](const Client& c) { return std::min({c.width, c.cap, 1.0}); };
-  std::sort(members, members + count, [&](auto* a, auto* b) { return demand(*a) < demand(*b); });
+  const auto eager = [&](const Client& c) { return demand(c) / c.length; };
+  std::sort(members, members + count, [&](auto* a, auto* b) { return eager(*a) < eager(*b); });
   double left = 1;
+  double lengths = 0;
+  for (unsigned i = 0; i < count; ++i) lengths += members[i]->length;
   for (unsigned i = 0; i < count; ++i) {
-    members[i]->share = std::min(demand(*members[i]), left / (count - i));
+    members[i]->share = std::min(demand(*members[i]), left * members[i]->length / lengths);
     left -= members[i]->share;
+    lengths -= members[i]->length;
   }
 }
 
@@ -92,6 +101,10 @@ void set_rates(Instant& instant) {
       (instant.groups > 1 ? kSwitchEfficiency : 1.0) / std::max(instant.groups, 1U);
   for (unsigned i = 0; i < instant.lane_count; ++i) {
     Lane& lane = *instant.lanes[i];
+    if (on_engine(lane)) {
+      lane.rate = 1;
+      continue;
+    }
     const Client& client = *std::find_if(instant.clients, instant.clients + instant.client_count,
                                          [&](auto& c) { return c.slot == lane.client; });
     lane.rate = slice * std::min(1.0, client.share / client.width * efficiency(instant, client));
@@ -125,7 +138,7 @@ void run_for(GpuCompute& gpu, const Instant& instant, double dt) {
     use.window += dt / instant.groups;
     use.sm += dt / instant.groups * client.share;
   }
-  if (instant.lane_count > 0) {
+  if (instant.client_count > 0) {
     gpu.busy += dt;
     gpu.window_busy += dt;
   }
@@ -168,6 +181,7 @@ int open_lane(GpuCompute& gpu, int client, int group, double cap) {
     lane.group = group;
     lane.cap = cap;
     lane.width = 1;
+    lane.length = 0;
     gpu.high_lane = std::max(gpu.high_lane, i + 1);
     return static_cast<int>(i);
   }
@@ -189,7 +203,8 @@ void drop_client(GpuCompute& gpu, int client) {
 double submit(GpuCompute& gpu, int lane, double work_ns, double width) {
   Lane& l = gpu.lanes[lane];
   l.submitted += std::max(work_ns, 1.0);
-  l.width = std::clamp(width, 1e-4, 1.0);
+  l.width = width == 0 ? 0 : std::clamp(width, 1e-4, 1.0);
+  l.length += (std::max(work_ns, 1.0) - l.length) / (l.length == 0 ? 1 : 8);
   return l.submitted;
 }
 

@@ -1,9 +1,10 @@
 // How one GPU shares its compute: a fluid model with an explicit clock, so that tests drive it
 // without waiting. Groups (a process, or an MPS server with its clients) alternate equal time
 // slices. Within a server's slice its clients run side by side, each at most at its active thread
-// percentage. The constants follow measurements on an H200; tests/standin/compute_test.cpp holds
-// the model to them. Copies, memory bandwidth and clocks are not modelled. The caller holds the
-// state's lock.
+// percentage, and where that is too much for the GPU in proportion to the length of their kernels.
+// Copies between host and GPU are done by copy engines, beside all that. The constants follow
+// measurements on an H200; tests/standin/compute_test.cpp holds the model to them. Memory bandwidth
+// and clocks are not modelled. The caller holds the state's lock.
 #pragma once
 
 #include "standin/state/layout.hpp"
@@ -24,7 +25,7 @@ void advance(GpuCompute& gpu, double now);
 void close_lane(GpuCompute& gpu, int lane);
 void drop_client(GpuCompute& gpu, int client);
 
-// Appends work and returns the mark at which it is done.
+// Appends work and returns the mark at which it is done. Of width 0: for a copy engine.
 double submit(GpuCompute& gpu, int lane, double work_ns, double width);
 [[nodiscard]] bool finished(const GpuCompute& gpu, int lane, double mark);
 // Nanoseconds until the mark if nothing changes meanwhile.

@@ -29,7 +29,8 @@ struct Lane {
   std::int32_t client;  // slot of the process
   std::int32_t group;   // slot of its MPS server, or of the process itself
   double cap;           // active thread percentage as a fraction
-  double width;         // fraction of the GPU that its kernels can fill
+  double width;         // fraction of the GPU that its kernels can fill; 0: a copy engine does it
+  double length;        // of one of its kernels, on average
   double submitted, done;
   double rate;  // of done, while the model steps
   std::uint64_t next_probe;
@@ -101,6 +102,6 @@ struct Layout {
 };
 
 inline constexpr std::uint64_t kLayoutMagic = 0x414C4951554F5453ULL;
-inline constexpr std::uint32_t kLayoutVersion = 2;
+inline constexpr std::uint32_t kLayoutVersion = 3;
 
 }  // namespace aliquot::standin

@@ -1,0 +1,170 @@
+// Shares of compute from end to end: the daemon's arbiter and the library in the jobs, on the
+// stand-in's GPU. What counts is the simulated GPU's own time: a busy machine makes everything
+// slower, not unfair.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "enforce/job.hpp"
+#include "node/arbiter.hpp"
+#include "node/grant_folder.hpp"
+#include "node/lease_board.hpp"
+#include "standin/state/compute_model.hpp"
+
+namespace aliquot::enforce::test {
+namespace {
+
+namespace fs = std::filesystem;
+using standin::test::Machine;
+using Clock = std::chrono::steady_clock;
+
+constexpr double kNsPerIteration = 2;  // of the stand-in's "spin"
+// Long kernels: a test machine needs a while to notice that one is over.
+constexpr double kKernelMs = 8;
+
+class Shares : public testing::Test {
+ protected:
+  Shares() {
+    char name[] = "/tmp/aliquot-shares-XXXXXX";
+    root_ = mkdtemp(name);
+    arbiter_ = std::make_unique<node::Arbiter>(root_);
+  }
+  ~Shares() override {
+    victims_.clear();
+    arbiter_.reset();
+    fs::remove_all(root_);
+  }
+
+  // A job with that many processes, each of which does what it is told for a long time.
+  void add(int percent, const std::string& what, int processes = 1,
+           const std::vector<unsigned>& gpus = {0}) {
+    const JobId id(static_cast<std::int64_t>(jobs_.size()) + 1);
+    node::GrantSpec spec{id, 0, Uid(getuid()), node::Gid(getgid()), {}};
+    for (const unsigned gpu : gpus) {
+      const fs::path board = root_ / ("board" + std::to_string(gpu));
+      ASSERT_TRUE(node::LeaseBoard::open(board));
+      spec.gpus.push_back({GpuId(uuid(gpu)), gib(8), Compute(100) * percent,
+                           node::LeasePlace{board, static_cast<std::uint32_t>(id.value())}});
+    }
+    const auto folder = node::GrantFolder::create(root_, spec);
+    ASSERT_TRUE(folder) << folder.error().message;
+    arbiter_->add(id, 0);
+    jobs_.emplace_back();
+    for (int i = 0; i < processes; ++i) {
+      victims_.push_back(std::make_unique<Victim>(
+          nullptr, "dlsym", Victim::Settings{{ALIQUOT_GRANT_VARIABLE, folder->path()}}));
+      ASSERT_EQ(victims_.back()->begin(), 0);
+      jobs_.back().push_back(victims_.back().get());
+    }
+    whats_.push_back(what);
+  }
+
+  // What each job got of the GPU time that was used, once things have settled.
+  std::vector<double> parts(double settle_s = 1.5, double seconds = 3) {
+    for (std::size_t i = 0; i < jobs_.size(); ++i)
+      for (Victim* victim : jobs_[i]) victim->send(whats_[i]);
+    used_up_to(settle_s);
+    const auto before = used();
+    used_up_to(settle_s + seconds);
+    auto after = used();
+    double all = 0;
+    for (std::size_t i = 0; i < after.size(); ++i) all += after[i] -= before[i];
+    for (double& one : after) one /= all;
+    return after;
+  }
+
+  static std::string kernels(int batch, const std::string& bursts = "") {
+    return "work 600000 " +
+           std::to_string(static_cast<std::uint64_t>(kKernelMs * 1e6 / kNsPerIteration)) + " " +
+           std::to_string(batch) + " " + bursts;
+  }
+
+ private:
+  std::string uuid(unsigned gpu) {
+    std::string text = "GPU-";
+    for (const unsigned char byte : machine_.state().gpu(gpu).uuid) {
+      char digits[3];
+      std::snprintf(digits, sizeof digits, "%02x", byte);
+      text += digits;
+    }
+    return text;
+  }
+
+  // Nanoseconds of the whole first GPU, for each job.
+  std::vector<double> used() {
+    standin::State& state = machine_.state();
+    const standin::State::Guard guard(state);
+    standin::GpuCompute& compute = state.gpu(0).compute;
+    standin::advance(compute, state.now());
+    std::vector<double> all;
+    for (const auto& job : jobs_) {
+      double sum = 0;
+      for (const Victim* victim : job) sum += compute.use[state.find_pid(victim->pid())].sm;
+      all.push_back(sum);
+    }
+    return all;
+  }
+  void used_up_to(double seconds) {
+    const auto limit = Clock::now() + std::chrono::seconds(60);
+    for (double all = 0; all < seconds * 1e9 && Clock::now() < limit;) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      all = 0;
+      for (const double one : used()) all += one;
+    }
+  }
+
+  Machine machine_{"h200:2"};
+  fs::path root_;
+  std::unique_ptr<node::Arbiter> arbiter_;
+  std::vector<std::unique_ptr<Victim>> victims_;
+  std::vector<std::vector<Victim*>> jobs_;
+  std::vector<std::string> whats_;
+};
+
+TEST_F(Shares, hold_for_who_waits_once_a_second) {
+  add(25, kernels(125));
+  add(75, kernels(125));
+  // The first second was queued before the other came, and is paid back.
+  EXPECT_NEAR(parts(4)[0], 0.25, 0.08);
+}
+
+TEST_F(Shares, hold_for_copies) {
+  add(75, "copies 600000 4000000000 8");  // 2 ms each
+  add(25, kernels(4));
+  EXPECT_NEAR(parts()[0], 0.75, 0.08);
+}
+
+TEST_F(Shares, are_of_the_job_not_of_its_processes) {
+  add(50, kernels(4), 4);
+  add(50, kernels(4));
+  EXPECT_NEAR(parts()[0], 0.5, 0.1);
+}
+
+TEST_F(Shares, hold_for_nearly_equal_ones) {
+  add(40, kernels(4));
+  add(60, kernels(4));
+  EXPECT_NEAR(parts()[0], 0.4, 0.06);
+}
+
+// It wants half of the GPU, in quarters of a second, and has a right to it.
+TEST_F(Shares, serve_bursts) {
+  add(80, kernels(2, "250 250"));
+  add(20, kernels(4));
+  EXPECT_GT(parts()[0], 0.42);
+}
+
+// The neighbours are on one GPU each; the first job needs both of its own.
+TEST_F(Shares, of_several_gpus_open_together) {
+  add(30, kernels(4), 1, {0, 1});
+  add(70, kernels(4));
+  EXPECT_NEAR(parts()[0], 0.3, 0.08);
+}
+
+}  // namespace
+}  // namespace aliquot::enforce::test
