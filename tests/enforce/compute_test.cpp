@@ -52,6 +52,43 @@ TEST(Gate, pauses_and_opens) {
   EXPECT_GT(job.use().waited_ns, 200'000'000U);
 }
 
+TEST(Gate, copies_within_the_gpu_pass_it) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 2 * kGiB}}, true);
+  Victim victim(&job);
+  ASSERT_EQ(victim.begin(), 0);
+  ASSERT_EQ(victim.tell("launch 3 1000"), 0);
+  set_gate(job, 1);
+  victim.send("copies 1 1000000 1");
+  for (int i = 0; i < 500 && job.use().waiting == 0; ++i) {
+    job.beat();
+    usleep(10'000);
+  }
+  EXPECT_EQ(job.use().waiting, 1U);
+  set_gate(job, 0);
+  EXPECT_EQ(victim.answer(), 0);
+}
+
+// Who waits for what was queued says so: from outside it looks idle.
+TEST(Gate, tells_who_waits_for_the_gpu) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 2 * kGiB}}, true);
+  Victim victim(&job);
+  ASSERT_EQ(victim.begin(), 0);
+  const auto iterations = static_cast<std::uint64_t>(20 / ms_per_iteration(victim));
+  job.beat();
+  victim.send("work 1000 " + std::to_string(iterations) + " 50");  // a second, then a wait
+  bool waits = false;
+  for (int i = 0; i < 1000 && !waits; ++i) {
+    job.beat();
+    waits = job.use().in_wait == 1;
+    usleep(5'000);
+  }
+  EXPECT_TRUE(waits);
+  EXPECT_EQ(victim.answer(), 0);
+  EXPECT_EQ(job.use().in_wait, 0U);
+}
+
 TEST(Gate, opens_when_the_arbiter_is_dead) {
   Machine machine("h200:1");
   Job job(machine, {{0, 2 * kGiB}}, true);
@@ -186,6 +223,21 @@ TEST(Meter, measures_what_the_driver_counts) {
     const auto measured = static_cast<double>(job.use().gpu_ns - measured_before);
     EXPECT_NEAR(measured / busy, 1, 0.25) << ms;
   }
+}
+
+TEST(Meter, counts_what_is_queued_for_seconds) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 2 * kGiB}});
+  Victim victim(&job);
+  ASSERT_EQ(victim.begin(), 0);
+  const auto iterations = static_cast<std::uint64_t>(20 / ms_per_iteration(victim));
+  const double busy_before = busy_ns(machine, victim.pid());
+  const std::uint64_t measured_before = job.use().gpu_ns;
+  ASSERT_EQ(victim.tell("launch 100 " + std::to_string(iterations)), 0);
+  ASSERT_EQ(victim.tell("sync"), 0);
+  const double busy = busy_ns(machine, victim.pid()) - busy_before;
+  EXPECT_GT(busy, 1.5e9);
+  EXPECT_NEAR(static_cast<double>(job.use().gpu_ns - measured_before) / busy, 1, 0.25);
 }
 
 TEST(Meter, counts_every_launch) {

@@ -116,6 +116,7 @@ aliquot_use Job::use(unsigned index) {
     sum.refusals += use.refusals;
     sum.waited_ns += use.waited_ns;
     sum.waiting += use.waiting;
+    sum.in_wait += use.in_wait;
   }
   return sum;
 }
