@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "enforce/memory.hpp"
+#include "enforce/patience.hpp"
 #include "enforce/reset.hpp"
 
 namespace aliquot::enforce {
@@ -118,7 +119,7 @@ CUresult make_array(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& d, unsigned lev
     size = size > UINT64_MAX / 2 - more ? UINT64_MAX / 2 : size + more;
   }
   if (!charge(gpu, size)) return kOutOfMemory;
-  const CUresult r = create();
+  const CUresult r = insist(create);
   if (r != kSuccess) {
     uncharge(gpu, size);
     return r;
@@ -153,7 +154,7 @@ CUresult make_block(Out* out, std::uint64_t size, BlockKind kind, Create create)
   // Without a context the driver has its own answer.
   if (size == 0 || !current_gpu(&gpu, &context)) return create();
   if (!charge(gpu, size, kind)) return kOutOfMemory;
-  const CUresult r = create();
+  const CUresult r = insist(create);
   if (r == kSuccess)
     track(*out, size, gpu, kind, reinterpret_cast<std::uintptr_t>(context));
   else
@@ -268,7 +269,7 @@ ALIQUOT_HOOK cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size_
   constexpr std::uint64_t kRow = 512;
   const std::uint64_t expected = times(round_up(width, kRow), height);
   if (!charge(gpu, expected)) return kOutOfMemory;
-  const CUresult r = create();
+  const CUresult r = insist(create);
   if (r != kSuccess) {
     uncharge(gpu, expected);
     return r;

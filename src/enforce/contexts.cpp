@@ -2,6 +2,7 @@
 // guess replaced by what NVML then counts for this process; without NVML the guess stays.
 #include "enforce/memory.hpp"
 #include "enforce/nvml.hpp"
+#include "enforce/patience.hpp"
 #include "enforce/reset.hpp"
 
 namespace aliquot::enforce {
@@ -49,7 +50,7 @@ CUresult make(CUcontext* out, CUdevice device, ContextKind kind, std::uint64_t g
   const std::uint64_t plain = plain_bytes(gpu);
   const bool can_measure = nvml_own_bytes(gpu, &before);
   if (!reserve_or_squeeze(gpu, guess, true)) return kOutOfMemory;
-  const CUresult r = create();
+  const CUresult r = insist(create);
   if (r != kSuccess) {
     release(gpu, guess, true);
     return r;

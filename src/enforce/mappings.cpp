@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "enforce/memory.hpp"
+#include "enforce/patience.hpp"
 #include "enforce/reset.hpp"
 
 namespace aliquot::enforce {
@@ -104,7 +105,7 @@ ALIQUOT_HOOK cuMemCreate(CUmemHandle* out, std::size_t size, const CUmemAllocati
   if (gpu < 0 && real::cuDeviceGetUuid(&uuid, prop->location.id) != kSuccess) return call();
   const std::uint64_t bytes = round_up(size, kGranularity);
   if (!reserve_or_squeeze(gpu, bytes)) return kOutOfMemory;
-  const CUresult r = call();
+  const CUresult r = insist(call);
   if (r != kSuccess) {
     release(gpu, bytes);
     return r;

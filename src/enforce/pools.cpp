@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "enforce/memory.hpp"
+#include "enforce/patience.hpp"
 #include "enforce/reset.hpp"
 
 namespace aliquot::enforce {
@@ -111,7 +112,7 @@ CUresult allocate(CUmempool handle, int gpu, CUdeviceptr* out, std::uint64_t siz
     }
   }
   pool->size += more;
-  const CUresult r = call();
+  const CUresult r = insist(call);
   const bool fits = settle(pool);
   if (r != kSuccess) return r;
   if (!fits) {

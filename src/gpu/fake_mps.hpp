@@ -13,14 +13,28 @@ class FakeMps final : public MpsControl {
   struct Daemon {
     GpuId gpu;
     bool all_users = false;
+    Bytes limit = Bytes(0);
+    bool has_server = false;
+    std::vector<pid_t> terminated = {};
   };
 
   Result<void> start(const std::filesystem::path& folder, const GpuId& gpu,
                      bool all_users) override {
     if (broken) return fail(Error::Code::unavailable, "{}", *broken);
     ++starts;
-    daemons[folder] = {gpu, all_users};
+    daemons[folder] = {.gpu = gpu, .all_users = all_users};
     return {};
+  }
+  Result<void> limit(const std::filesystem::path& folder, Bytes each) override {
+    daemons.at(folder).limit = each;
+    return {};
+  }
+  Result<void> start_server(const std::filesystem::path& folder) override {
+    daemons.at(folder).has_server = true;
+    return {};
+  }
+  void terminate(const std::filesystem::path& folder, const std::vector<pid_t>& clients) override {
+    daemons.at(folder).terminated = clients;
   }
   bool alive(const std::filesystem::path& folder) override { return daemons.contains(folder); }
   void stop(const std::filesystem::path& folder) override { daemons.erase(folder); }

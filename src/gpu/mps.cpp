@@ -128,7 +128,7 @@ Result<MpsServers::Server*> MpsServers::start(const MpsKey& key, const fs::path&
 }
 
 Result<void> MpsServers::adopt(JobId job, const MpsKey& key, const fs::path& pipes,
-                               std::int64_t clients) {
+                               std::int64_t clients, Bytes limit) {
   const fs::path folder = pipes.parent_path();
   if (folder.parent_path() != root_) {
     return fail(Error::Code::failed_state, "{} is no place of ours", pipes.string());
@@ -136,33 +136,55 @@ Result<void> MpsServers::adopt(JobId job, const MpsKey& key, const fs::path& pip
   const auto found =
       std::ranges::find_if(servers_, [&](const auto& one) { return one->folder == folder; });
   Server* server = found == servers_.end() ? TRY(start(key, folder)) : found->get();
-  server->clients[job] = clients;
+  server->clients[job] = {clients, limit};
   server->empty_since.reset();
+  set_limit(*server);
   return {};
 }
 
-Result<fs::path> MpsServers::acquire(JobId job, const MpsKey& key, std::int64_t clients) {
+Result<fs::path> MpsServers::acquire(JobId job, const MpsKey& key, std::int64_t clients,
+                                     Bytes limit) {
   const auto room = [&](const Server& server) {
     std::int64_t all = clients;
-    for (const auto& [other, count] : server.clients) all += count;
+    for (const auto& [other, client] : server.clients) all += client.count;
     return all <= core::kMpsClients;
   };
+  Server* chosen = nullptr;
   for (const auto& server : servers_) {
     if (server->key != key || !room(*server) || !control_.alive(server->folder)) continue;
-    server->clients[job] = clients;
-    server->empty_since.reset();
-    return server->folder / kPipes;
+    chosen = server.get();
+    break;
   }
-  const std::string name = TRY(random_name());
-  Server* server = TRY(start(key, root_ / name));
-  server->clients[job] = clients;
-  return server->folder / kPipes;
+  if (chosen == nullptr) chosen = TRY(start(key, root_ / TRY(random_name())));
+  chosen->clients[job] = {clients, limit};
+  chosen->empty_since.reset();
+  set_limit(*chosen);
+  return chosen->folder / kPipes;
 }
 
 void MpsServers::release(JobId job, MonoTime now) {
   for (const auto& server : servers_) {
-    if (server->clients.erase(job) > 0 && server->clients.empty()) server->empty_since = now;
+    if (server->clients.erase(job) == 0) continue;
+    if (server->clients.empty()) {
+      server->empty_since = now;
+    } else {
+      set_limit(*server);
+    }
   }
+}
+
+void MpsServers::terminate(JobId job, const std::vector<pid_t>& clients) {
+  for (const auto& server : servers_) {
+    if (server->clients.contains(job)) control_.terminate(server->folder, clients);
+  }
+}
+
+// Where it cannot be set, the jobs' environment and the library still hold them.
+void MpsServers::set_limit(Server& server) {
+  Bytes most(0);
+  for (const auto& [job, client] : server.clients) most = std::max(most, client.limit);
+  if (most == server.limit || most == Bytes(0)) return;
+  if (control_.limit(server.folder, most)) server.limit = most;
 }
 
 void MpsServers::remove(Server& server) {
@@ -195,6 +217,8 @@ std::vector<std::string> MpsServers::tick(MonoTime now) {
     control_.stop(server->folder);
     const auto again = control_.start(server->folder, server->key.gpu, !server->key.user);
     ++server->failures;
+    server->limit = Bytes(0);
+    if (again) set_limit(*server);
     events.push_back(fmt::format("{}: its control daemon died; {}", describe(*server),
                                  again ? "started again" : again.error().message));
   }
@@ -206,7 +230,7 @@ std::vector<MpsServers::View> MpsServers::view() const {
   std::vector<View> views;
   for (const auto& server : servers_) {
     View view{server->key, server->folder / kPipes, {}};
-    for (const auto& [job, clients] : server->clients) view.jobs.push_back(job);
+    for (const auto& [job, client] : server->clients) view.jobs.push_back(job);
     views.push_back(std::move(view));
   }
   return views;

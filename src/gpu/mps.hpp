@@ -12,6 +12,8 @@
 // most 48 processes on a server; the next job gets a further server.
 #pragma once
 
+#include <sys/types.h>
+
 #include <compare>
 #include <cstdint>
 #include <filesystem>
@@ -24,6 +26,7 @@
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
+#include "base/units.hpp"
 #include "gpu/devices.hpp"
 
 namespace aliquot::gpu {
@@ -40,6 +43,15 @@ class MpsControl {
   virtual Result<void> start(const std::filesystem::path& folder, const GpuId& gpu,
                              bool all_users) = 0;
   virtual bool alive(const std::filesystem::path& folder) = 0;
+  // What a client of it may hold of the GPU, from the next client on.
+  virtual Result<void> limit(const std::filesystem::path& folder, Bytes each) = 0;
+  // Starts a server for all users now, not when the first client comes.
+  virtual Result<void> start_server(const std::filesystem::path& folder) = 0;
+  // Ends what these processes do on the GPU, so that killing them harms no other client: one that
+  // is killed in the middle of a long kernel takes all clients of its server along (measured). Who
+  // is no client is left out.
+  virtual void terminate(const std::filesystem::path& folder,
+                         const std::vector<pid_t>& clients) = 0;
   // With its servers, whatever runs there.
   virtual void stop(const std::filesystem::path& folder) = 0;
 };
@@ -66,10 +78,14 @@ class MpsServers {
   // A job that ran before, with the pipe directory it was given then. A server that has gone
   // meanwhile is started anew in the same place.
   Result<void> adopt(JobId job, const MpsKey& key, const std::filesystem::path& pipes,
-                     std::int64_t clients);
+                     std::int64_t clients, Bytes limit = Bytes(0));
 
-  // The pipe directory for this job, which may bring so many clients.
-  Result<std::filesystem::path> acquire(JobId job, const MpsKey& key, std::int64_t clients);
+  // The pipe directory for this job, which may bring so many clients, each with this limit; 0:
+  // none.
+  Result<std::filesystem::path> acquire(JobId job, const MpsKey& key, std::int64_t clients,
+                                        Bytes limit = Bytes(0));
+  // Ends the work of these processes of the job (MpsControl::terminate).
+  void terminate(JobId job, const std::vector<pid_t>& clients);
   void release(JobId job, MonoTime now);
 
   // Starts again what has died, stops what has been empty for a while. What happened, for the log.
@@ -88,7 +104,12 @@ class MpsServers {
   struct Server {
     MpsKey key;
     std::filesystem::path folder;
-    std::map<JobId, std::int64_t> clients = {};
+    struct Client {
+      std::int64_t count = 0;
+      Bytes limit = Bytes(0);  // 0: none
+    };
+    std::map<JobId, Client> clients = {};
+    Bytes limit = Bytes(0);  // that is in force
     std::optional<MonoTime> empty_since = {};
     int failures = 0;      // in a row
     bool removed = false;  // on its way out of the list
@@ -96,6 +117,8 @@ class MpsServers {
 
   Result<Server*> start(const MpsKey& key, const std::filesystem::path& folder);
   void remove(Server& server);
+  // What its clients may hold, after the jobs it serves have changed.
+  void set_limit(Server& server);
   void drop_removed();
   std::string describe(const Server& server) const;
 

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -26,6 +27,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPipeVariable = "CUDA_MPS_PIPE_DIRECTORY";
 constexpr int kStartMs = 15'000;
 constexpr int kStopMs = 5'000;
+constexpr int kAnswerMs = 1'000;
 // The kernel's limit of a socket's name, less the longest that the driver puts into the folder.
 constexpr std::size_t kLongestFolder = 107 - std::string_view("/p/control_privileged").size();
 
@@ -139,6 +141,43 @@ class ExecMps final : public MpsControl {
     return known != processes_.end() && !ended(known->second, 0);
   }
 
+  Result<void> limit(const fs::path& folder, Bytes each) override {
+    // The server has one GPU, so it is number 0 whichever it is.
+    const std::int64_t size = (each.value() + mib(1).value() - 1) / mib(1).value();
+    std::string commands = fmt::format("set_default_device_pinned_mem_limit 0 {}M\n", size);
+    // The default is for servers to come.
+    for (const pid_t server : servers(folder)) {
+      commands += fmt::format("set_device_pinned_mem_limit {} 0 {}M\n", server, size);
+    }
+    const std::string said = tell(folder, commands);
+    if (!said.empty()) {
+      return fail(Error::Code::unavailable, "nvidia-cuda-mps-control takes no limit: {}",
+                  said.substr(0, said.find('\n')));
+    }
+    return {};
+  }
+
+  Result<void> start_server(const fs::path& folder) override {
+    tell(folder, fmt::format("start_server -uid {}\n", geteuid()));
+    if (servers(folder).empty()) {
+      return fail(Error::Code::unavailable, "no MPS server starts: see {}",
+                  (folder / "l").string());
+    }
+    return {};
+  }
+
+  void terminate(const fs::path& folder, const std::vector<pid_t>& clients) override {
+    std::string commands;
+    for (const pid_t server : servers(folder)) {
+      const auto served = numbers(tell(folder, fmt::format("get_client_list {}\n", server)));
+      for (const pid_t client : clients) {
+        if (std::ranges::find(served, client) == served.end()) continue;
+        commands += fmt::format("terminate_client {} {}\n", server, client);
+      }
+    }
+    if (!commands.empty()) tell(folder, commands);
+  }
+
   void stop(const fs::path& folder) override {
     if (alive(folder)) {
       run({"nvidia-cuda-mps-control"}, folder, "", "quit -t 1\n", kStopMs);
@@ -155,6 +194,25 @@ class ExecMps final : public MpsControl {
   }
 
  private:
+  // What the daemon answers to these lines.
+  std::string tell(const fs::path& folder, const std::string& commands) const {
+    run({"nvidia-cuda-mps-control"}, folder, "", commands, kAnswerMs);
+    std::ifstream said(folder / "l" / "start.log");
+    std::string text;
+    for (std::string line; std::getline(said, line);) text += line + "\n";
+    return text;
+  }
+  static std::vector<pid_t> numbers(const std::string& text) {
+    std::vector<pid_t> all;
+    for (const auto line : split(text, '\n')) {
+      if (const auto number = parse_digits(line)) all.push_back(static_cast<pid_t>(*number));
+    }
+    return all;
+  }
+  std::vector<pid_t> servers(const fs::path& folder) const {
+    return numbers(tell(folder, "get_server_list\n"));
+  }
+
   // The exit status; what it says goes to l/start.log.
   int run(std::vector<std::string> arguments, const fs::path& folder, const std::string& variable,
           const std::string& input, int patience_ms) const {

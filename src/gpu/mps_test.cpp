@@ -67,6 +67,25 @@ TEST_F(MpsTest, TheFortyNinthClientGetsAFurtherServer) {
   EXPECT_EQ(*servers.acquire(JobId(4), alice_, 8), *first);
 }
 
+// One limit for all clients of a server: no job's own may be refused, and none may have more than
+// the largest.
+TEST_F(MpsTest, TheLimitIsTheLargestOfItsJobs) {
+  MpsServers servers(fake_, folder_ / "mps");
+  const fs::path folder = servers.acquire(JobId(1), alice_, 1, gib(10))->parent_path();
+  EXPECT_EQ(fake_.daemons[folder].limit, gib(10));
+  ASSERT_TRUE(servers.acquire(JobId(2), alice_, 1, gib(30)));
+  ASSERT_TRUE(servers.acquire(JobId(3), alice_, 1, gib(20)));
+  EXPECT_EQ(fake_.daemons[folder].limit, gib(30));
+  servers.release(JobId(2), at(0));
+  EXPECT_EQ(fake_.daemons[folder].limit, gib(20));
+  // One that was started again has none until it is told.
+  fake_.daemons.clear();
+  ASSERT_EQ(servers.tick(at(1)).size(), 1U);
+  EXPECT_EQ(fake_.daemons[folder].limit, gib(20));
+  servers.terminate(JobId(3), {77});
+  EXPECT_EQ(fake_.daemons[folder].terminated, std::vector<pid_t>{77});
+}
+
 TEST_F(MpsTest, AnEmptyServerStopsAfterAWhile) {
   MpsServers servers(fake_, folder_ / "mps");
   const auto pipes = servers.acquire(JobId(1), alice_, 1);
@@ -199,6 +218,29 @@ TEST_F(StandinMpsTest, IsFoundAgainByAnotherDaemonAndRestartedWhenKilled) {
   servers.release(JobId(1), at(3));
   servers.stop_empty();
   EXPECT_FALSE(control_->alive(pipes.parent_path()));
+}
+
+TEST_F(StandinMpsTest, AClientCannotLiftTheLimitOfItsServer) {
+  MpsServers servers(*control_, folder_ / "mps");
+  const MpsKey key{GpuId("0"), Uid(::geteuid())};
+  const auto pipes = servers.acquire(JobId(1), key, 1, gib(4));
+  ASSERT_TRUE(pipes) << pipes.error().message;
+  const std::string grow = ALIQUOT_BIN_DIR "/aliquot-load --mem 20G --step 1G --grow --json";
+  const auto gibs = [&](const std::string& variable) {
+    const auto said = shell(*pipes, variable + " " + grow);
+    const auto found = said.find("\"allocated\":");
+    EXPECT_NE(found, std::string::npos) << said;
+    return found == std::string::npos ? -1 : std::atoll(said.c_str() + found + 12) / gib(1).value();
+  };
+  EXPECT_EQ(gibs(""), 3);
+  EXPECT_EQ(gibs("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=30G"), 3);
+  // A larger job on the same server, which runs by now.
+  ASSERT_TRUE(servers.acquire(JobId(2), key, 1, gib(6)));
+  EXPECT_EQ(gibs("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=30G"), 5);
+  EXPECT_EQ(gibs("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=2G"), 1);
+  servers.release(JobId(1), at(0));
+  servers.release(JobId(2), at(0));
+  servers.stop_empty();
 }
 
 TEST_F(StandinMpsTest, TooLongAPathIsRefused) {

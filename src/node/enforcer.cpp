@@ -75,7 +75,8 @@ Result<std::optional<fs::path>> Enforcer::serve(const api::JobInfo& job, Held& h
   gpu::MpsKey key{GpuId(job.gpus.front().uuid), std::nullopt};
   if (options_.facts.domain == core::FaultDomain::user) key.user = Uid(job.uid);
   const std::lock_guard lock(mps_mutex_);
-  const auto pipes = servers_->acquire(JobId(job.id), key, std::max<std::int64_t>(job.ntasks, 1));
+  const auto pipes = servers_->acquire(JobId(job.id), key, std::max<std::int64_t>(job.ntasks, 1),
+                                       held.plan.pinned_limit.value_or(Bytes(0)));
   if (pipes) {
     busy_ = true;
     return std::optional<fs::path>(*pipes);
@@ -194,7 +195,8 @@ void Enforcer::adopt(const api::JobInfo& job) {
     gpu::MpsKey key{GpuId(job.gpus.front().uuid), std::nullopt};
     if (!had("mps(gpu)")) key.user = Uid(job.uid);
     const std::lock_guard lock(mps_mutex_);
-    const auto taken = servers_->adopt(id, key, *noted, std::max<std::int64_t>(job.ntasks, 1));
+    const auto taken = servers_->adopt(id, key, *noted, std::max<std::int64_t>(job.ntasks, 1),
+                                       held.plan.pinned_limit.value_or(Bytes(0)));
     if (taken) {
       pipes = *noted;
     } else {

@@ -110,8 +110,11 @@ class Enforcer {
   void describe(Held& held, const std::optional<std::filesystem::path>& pipes) const;
   void keep(JobId job, Held held, const std::optional<std::filesystem::path>& pipes);
   void drop_files(JobId job);
-  void end(JobId job, const Held& held, const GpuView& view, const core::Watchdog::Verdict& verdict,
-           std::vector<Escape>& escapes) const;
+  // Processes of a job that are to end, with what they are told and where.
+  struct Condemned;
+  Condemned condemn(JobId job, const Held& held, const GpuView& view,
+                    const core::Watchdog::Verdict& verdict, std::vector<Escape>& escapes) const;
+  void end(Condemned condemned);
 
   EnforcerOptions options_;
   const std::filesystem::path grants_;

@@ -42,9 +42,18 @@ bool Enforcer::watching() {
   return !held_.empty();
 }
 
+struct Enforcer::Condemned {
+  JobId job;
+  Uid uid;
+  Gid gid;
+  std::vector<ProcessRef> processes = {};
+  std::vector<std::pair<std::string, Fd>> words = {};
+};
+
 std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views) {
   std::vector<Escape> escapes;
-  const std::lock_guard lock(mutex_);
+  std::vector<Condemned> condemned;
+  std::unique_lock lock(mutex_);
   std::map<JobId, std::unordered_map<std::int64_t, std::vector<Bytes>>> members;
   const auto charged_by = [&](JobId job, Held& held, std::int64_t pid, const std::string& gpu) {
     auto [known, fresh] = members.try_emplace(job);
@@ -79,7 +88,9 @@ std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views) {
       const auto limit = held.limits.find(gpu);
       if (limit == held.limits.end()) continue;
       const auto verdict = watchdog_.look(job, gpu, limit->second, processes[job]);
-      if (!verdict.condemned.empty()) end(job, held, view, verdict, escapes);
+      if (!verdict.condemned.empty()) {
+        condemned.push_back(condemn(job, held, view, verdict, escapes));
+      }
       if (!held.plan.library) continue;
       for (const std::int64_t pid : verdict.strangers) {
         const auto* const process = &*std::ranges::find(view.processes, pid, &api::GpuProcess::pid);
@@ -89,34 +100,50 @@ std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views) {
       }
     }
   }
+  lock.unlock();
+  if (options_.facts.kill_escapes) {
+    for (Condemned& one : condemned) end(std::move(one));
+  }
   return escapes;
 }
 
-// Signals first, words later.
-void Enforcer::end(JobId job, const Held& held, const GpuView& view,
-                   const core::Watchdog::Verdict& verdict, std::vector<Escape>& escapes) const {
+Enforcer::Condemned Enforcer::condemn(JobId job, const Held& held, const GpuView& view,
+                                      const core::Watchdog::Verdict& verdict,
+                                      std::vector<Escape>& escapes) const {
   const bool kills = options_.facts.kill_escapes;
   const bool says = worth_saying(verdict.times);
   const std::string& gpu = view.sample.id.value();
-  std::vector<ProcessRef> condemned;
-  std::vector<std::pair<std::string, Fd>> listeners;
+  Condemned condemned{.job = job, .uid = held.uid, .gid = held.gid};
   for (const std::int64_t pid : verdict.condemned) {
     const auto process = read_process(Pid(static_cast<pid_t>(pid)));
     const auto seen = std::ranges::find(view.processes, pid, &api::GpuProcess::pid);
     if (!process || seen == view.processes.end()) continue;
-    condemned.push_back(process->ref);
+    condemned.processes.push_back(process->ref);
     if (!says) continue;
     const std::string what = fmt::format(
         "process {} ({}) held {} of GPU {}: the job held {} there and was granted {}; {}{}", pid,
         quote(seen->command), gib_text(Bytes(seen->memory)), gpu, gib_text(verdict.held),
         gib_text(held.limits.at(gpu)), kills ? "killed" : "left alone", how_often(verdict.times));
     escapes.push_back({job, what});
-    if (kills) listeners.emplace_back(what, standard_error_of(process->ref, held.uid));
+    if (kills) condemned.words.emplace_back(what, standard_error_of(process->ref, held.uid));
   }
-  if (!kills) return;
-  signal_processes(condemned, SIGKILL);
-  for (auto& [what, to] : listeners) {
-    write_as(held.uid, held.gid, std::move(to), fmt::format("aliquot: job {}: {}\n", job, what));
+  return condemned;
+}
+
+// Signals first, words later. A client of MPS is parted from its server before: killed in the
+// middle of its work it could take the server's other clients along.
+void Enforcer::end(Condemned condemned) {
+  if (servers_) {
+    std::vector<pid_t> clients;
+    for (const ProcessRef& process : condemned.processes) clients.push_back(process.pid.value());
+    // It does not wait for a server that is being started.
+    const std::unique_lock lock(mps_mutex_, std::try_to_lock);
+    if (lock.owns_lock()) servers_->terminate(condemned.job, clients);
+  }
+  signal_processes(condemned.processes, SIGKILL);
+  for (auto& [what, to] : condemned.words) {
+    write_as(condemned.uid, condemned.gid, std::move(to),
+             fmt::format("aliquot: job {}: {}\n", condemned.job, what));
   }
 }
 

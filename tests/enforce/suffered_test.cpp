@@ -64,6 +64,40 @@ TEST(Suffered, ordinary_jobs_reported_in_their_first_second) {
   EXPECT_EQ(job.usage().slots[0].pid, victim.pid());
 }
 
+// Somebody else holds what he was not granted, and is being ended for it; or a killed process still
+// gives its memory back. What is within the grant is not refused for that.
+TEST(Suffered, refused_what_was_granted_while_another_was_being_ended) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 20 * kGiB}});
+  for (const char* how : {"alloc", "async", "vmm"}) {
+    Victim victim(&job);
+    ASSERT_EQ(victim.begin(), 0);
+    Victim greedy(nullptr);
+    ASSERT_EQ(greedy.begin(), 0);
+    ASSERT_EQ(greedy.tell("alloc " + std::to_string(130 * kGiB)), 0);
+    const std::string size = std::to_string(18 * kGiB);
+    victim.send(std::string(how) + " " + size + (std::strcmp(how, "vmm") == 0 ? " 0" : ""));
+    usleep(300'000);
+    greedy.kill();
+    EXPECT_EQ(victim.answer(), 0) << how;
+  }
+}
+
+TEST(Suffered, a_gpu_that_is_really_full_is_waited_for_once) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 20 * kGiB}});
+  Victim victim(&job);
+  ASSERT_EQ(victim.begin(), 0);
+  Victim greedy(nullptr);
+  ASSERT_EQ(greedy.begin(), 0);
+  ASSERT_EQ(greedy.tell("alloc " + std::to_string(130 * kGiB)), 0);
+  const std::string line = "alloc " + std::to_string(18 * kGiB);
+  EXPECT_EQ(victim.tell(line), kOutOfMemory);
+  const auto begun = Clock::now();
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(victim.tell(line), kOutOfMemory);
+  EXPECT_LT(seconds_since(begun), 10) << "not three seconds each";
+}
+
 TEST(Suffered, frees_of_pool_memory_failing) {
   Machine machine("h200:1");
   Job job(machine, {{0, kGiB}});
