@@ -45,7 +45,7 @@ class DaemonTest : public testing::Test {
         for (const auto& job : list->jobs) {
           post("/v1/jobs/" + std::to_string(job.id) + "/cancel");
         }
-        for (int i = 0; i < 100 && busy(); ++i) std::this_thread::sleep_for(50ms);
+        for (int i = 0; i < 2000 && busy(); ++i) std::this_thread::sleep_for(50ms);
       }
       stop(SIGTERM);
     }
@@ -77,7 +77,7 @@ class DaemonTest : public testing::Test {
               nullptr);
       ::_exit(127);
     }
-    for (int i = 0; i < 400; ++i) {
+    for (int i = 0; i < 4000; ++i) {
       if (net::Client::connect(folder_ + "/s")) return;
       std::this_thread::sleep_for(25ms);
     }

@@ -127,7 +127,7 @@ TEST_F(DaemonTest, ASecondDaemonIsRefused) {
 
 TEST_F(DaemonTest, StopsCleanlyAndTheJobsGoOn) {
   const auto id = submit(spec("sleep 1; exit 9"));
-  for (int i = 0; i < 100 && get<api::JobInfo>("/v1/jobs/1")->state != "RUNNING"; ++i) {
+  for (int i = 0; i < 5000 && get<api::JobInfo>("/v1/jobs/1")->state != "RUNNING"; ++i) {
     std::this_thread::sleep_for(20ms);
   }
   EXPECT_EQ(stop(SIGTERM), 0);

@@ -216,13 +216,13 @@ TEST_F(StandInDevices, ShowTheMemoryAndProcessOfALoad) {
   for (auto& variable : environment) envp.push_back(variable.data());
   envp.push_back(nullptr);
   std::string program = ALIQUOT_BIN_DIR "/aliquot-load";
-  std::string words[] = {"aliquot-load", "--mem", "2G", "--seconds", "30"};
+  std::string words[] = {"aliquot-load", "--mem", "2G", "--seconds", "300"};
   char* argv[] = {words[0].data(), words[1].data(), words[2].data(),
                   words[3].data(), words[4].data(), nullptr};
   pid_t pid = 0;
   ASSERT_EQ(posix_spawn(&pid, program.c_str(), nullptr, nullptr, argv, envp.data()), 0);
   Sample seen;
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 2000; ++i) {
     const auto now = devices().sample();
     ASSERT_TRUE(now);
     seen = now->at(0);

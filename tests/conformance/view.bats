@@ -16,7 +16,7 @@ state_is() { [[ $(squeue -h -j "$1" -t all -o %T) == "$2" ]]; }
 
 @test "a job in every view, from waiting to its end" {
   start_engine
-  id=$(submit -J look --gres=gpu:1 --wrap 'echo said; sleep 2')
+  id=$(submit -J look --gres=gpu:1 --wrap "echo said; $until_go")
   eventually state_is "$id" RUNNING
   run squeue -h -j "$id" -o '%i %j %T %D'
   [ "$output" = "$id look RUNNING 1" ]
@@ -33,7 +33,8 @@ state_is() { [[ $(squeue -h -j "$1" -t all -o %T) == "$2" ]]; }
   [[ $output == *"(simulated)"* ]]
   run "$ALIQUOT_BIN/aliquot" why "$id"
   [ "$status" -eq 0 ]
-  run timeout 20 "$ALIQUOT_BIN/aliquot" logs -f last
+  (sleep 0.5; go) 3>&- &
+  run timeout 120 "$ALIQUOT_BIN/aliquot" logs -f last
   [ "$status" -eq 0 ]
   [ "$output" = said ]
   eventually state_is "$id" COMPLETED

@@ -37,9 +37,10 @@ ask() {
 }
 
 @test "who gets around the library is reported" {
-  as games srun --gpu-mem=4G bash -c 'unset LD_PRELOAD ALIQUOT_GRANT; exec aliquot-load --mem 2G --seconds 4 --busy 0%' &
-  sleep 3
-  grep -q 'outside of the job' "$SANDBOX"/log/agent-n1*
+  as games srun --gpu-mem=4G bash -c 'unset LD_PRELOAD ALIQUOT_GRANT; exec aliquot-load --mem 2G --seconds 300 --busy 0%' 3>&- &
+  reported() { grep -q 'outside of the job' "$SANDBOX"/log/agent-n1*; }
+  eventually reported
+  scancel -u games
   wait
 }
 
@@ -77,7 +78,11 @@ ask() {
 }
 
 @test "processes left behind end with the job, and what they held is free" {
-  as games srun --gpu-mem=4G bash -c 'setsid nohup aliquot-load --mem 2G --seconds 300 --busy 0% >/dev/null 2>&1 & sleep 1.5'
+  as games srun --gpu-mem=4G bash -c "setsid nohup aliquot-load --mem 2G --seconds 300 --busy 0% >/dev/null 2>&1 & $until_go" 3>&- &
+  taken() { driver n1 | grep -q '^pid=.*name=aliquot-load'; }
+  eventually taken
+  go
+  wait $!
   free() { [[ $(driver n1 | grep -c '^pid=.*name=aliquot-load') -eq 0 ]]; }
   eventually free
   eventually nothing_held

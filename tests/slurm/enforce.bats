@@ -16,7 +16,10 @@ gib=$((1 << 30))
 }
 
 @test "a batch job and its steps are in one share" {
-  job=$(submit games 'aliquot-load --mem 5G --seconds 3 --busy 0% & sleep 1; srun aliquot-load --grow --json; wait' --gpu-mem=8G)
+  job=$(submit games "aliquot-load --mem 5G --seconds 300 --busy 0% & $until_go; srun aliquot-load --grow --json; kill \$!" --gpu-mem=8G -w n1)
+  taken() { [[ $(driver n1 | sed -n 's/^pid=.* bytes=\([0-9]*\).*name=aliquot-load$/\1/p' | head -1) -ge $((5 * gib)) ]]; }
+  eventually taken
+  go
   eventually has_state "$job" COMPLETED
   got=$(number allocated "$SANDBOX/out/$job")
   [[ $got -gt $((gib / 2)) && $got -le $((3 * gib)) ]]
@@ -52,11 +55,12 @@ gib=$((1 << 30))
 }
 
 @test "the agent takes its jobs up again after kill -9" {
-  job=$(submit games 'sleep 3; aliquot-load --grow --json' --gpu-mem=8G -w n1)
+  job=$(submit games "$until_go; aliquot-load --grow --json" --gpu-mem=8G -w n1)
   eventually has_state "$job" RUNNING
   holds() { [[ -n $(held n1) ]]; }
   eventually holds
   kill -9 "$(agent_pid n1)"
+  go
   eventually has_state "$job" COMPLETED
   got=$(number allocated "$SANDBOX/out/$job")
   [[ $got -le $((8 * gib)) && $got -gt $((6 * gib)) ]]
@@ -73,9 +77,10 @@ gib=$((1 << 30))
 }
 
 @test "slurmd's restart does not disturb a job" {
-  job=$(submit games "touch $SANDBOX/out/began; sleep 4; aliquot-load --grow --json" --gpu-mem=8G -w n1)
+  job=$(submit games "touch $SANDBOX/out/began; $until_go; aliquot-load --grow --json" --gpu-mem=8G -w n1)
   eventually test -e "$SANDBOX/out/began"
   "$(sandbox_program)" restart --dir "$SANDBOX" slurmd-n1 </dev/null >/dev/null 2>&1 3>&-
+  go
   eventually has_state "$job" COMPLETED
   [[ $(number allocated "$SANDBOX/out/$job") -le $((8 * gib)) ]]
   healthy

@@ -2,6 +2,8 @@
 
 bats_require_minimum_version 1.5.0
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# shellcheck source=tests/eventually.bash
+. "$repo/tests/eventually.bash"
 
 # Why there can be no sandbox here, or nothing.
 no_sandbox() {
@@ -47,23 +49,16 @@ stop_sandbox() {
 }
 
 # In setup(): a file without a sandbox skips, and says why.
-need_sandbox() { [[ -z ${SANDBOX_MISSING:-} ]] || skip "$SANDBOX_MISSING"; }
+need_sandbox() {
+  [[ -z ${SANDBOX_MISSING:-} ]] || skip "$SANDBOX_MISSING"
+  export SANDBOX_GO=$SANDBOX/out/go.$BATS_TEST_NUMBER
+}
 
 # as USER COMMAND…
 as() {
   local user=$1
   shift
   (cd / && exec setpriv --reuid="$user" --regid="$user" --clear-groups env HOME=/ USER="$user" LOGNAME="$user" "$@")
-}
-
-# eventually COMMAND…: within 20 s.
-eventually() {
-  local i
-  for ((i = 0; i < 200; i++)); do
-    "$@" && return 0
-    sleep 0.1
-  done
-  return 1
 }
 
 # field JOB KEY: of `scontrol show job`.
@@ -76,6 +71,10 @@ submit() {
   shift 2
   as "$user" sbatch --parsable -o "$SANDBOX/out/%j" "$@" --wrap "$script"
 }
+
+# For scripts of jobs that go on when the test says so: `$until_go`, and in the test `go`, once for each test.
+until_go='until [ -e "$SANDBOX_GO" ]; do sleep 0.1; done'
+go() { touch "$SANDBOX_GO"; }
 
 # number KEY FILE: of aliquot-load's JSON.
 number() { sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p" "$2"; }

@@ -40,7 +40,6 @@ left_behind() { # FOLDER: what is still there of its sandbox
     on "$folder" sbatch -D / -o /dev/null --gres=shard:1 --wrap 'setsid sleep 1000 & exec sleep 1000'
     eventually eval '[[ $(on "$folder" squeue -h -o %t) == R ]]'
   done
-  mapfile -t jobs < <(pgrep -x sleep)
   box down --dir "$first"
   [ -z "$(left_behind "$first")" ]
   [ "$(on "$second" squeue -h -o %t)" = R ]

@@ -1,5 +1,7 @@
 # For the bats files here: a simulated machine and an MPS pipe directory of their own for every test.
 # shellcheck shell=bash disable=SC2034  # the tests use its variables
+# shellcheck source=tests/eventually.bash
+. "$(dirname "${BASH_SOURCE[0]}")/../eventually.bash"
 setup() {
   standin=$(cd "$ALIQUOT_BIN/../standin" && pwd)
   load=$ALIQUOT_BIN/aliquot-load
@@ -29,17 +31,6 @@ mps() { echo "$*" | nvidia-cuda-mps-control; }
 
 # The number behind a key of the load program's JSON.
 field() { grep -o "\"$1\":[0-9.]*" | cut -d: -f2; }
-
-# Waits until the command after it succeeds, for at most five seconds.
-eventually() {
-  local i
-  for ((i = 0; i < 250; i++)); do
-    "$@" && return 0
-    sleep 0.02
-  done
-  echo "never: $*" >&2
-  return 1
-}
 
 processes_on_gpu() { aliquot-standin-ctl show | grep -c "kind=$1"; }
 has_processes() { [[ $(processes_on_gpu "$1") -eq $2 ]]; }

@@ -19,7 +19,7 @@ load helper.bash
 
 @test "the first client starts the server; lists name them" {
   nvidia-cuda-mps-control -d
-  "$load" --seconds 30 --busy 0% &
+  "$load" --seconds 300 --busy 0% &
   pid=$!
   eventually has_processes client 1
   server=$(mps get_server_list)
@@ -76,11 +76,11 @@ load helper.bash
 @test "a fault ends every client of the server and nobody else; new clients work" {
   nvidia-cuda-mps-control -d
   CUDA_MPS_PIPE_DIRECTORY=$dir/mps2 nvidia-cuda-mps-control -d
-  "$load" --seconds 2 --json >"$dir/same" &
+  "$load" --seconds 300 --json >"$dir/same" &
   same=$!
-  CUDA_MPS_PIPE_DIRECTORY=$dir/mps2 "$load" --seconds 2 --json >"$dir/other" &
+  CUDA_MPS_PIPE_DIRECTORY=$dir/mps2 "$load" --seconds 6 --json >"$dir/other" &
   other=$!
-  CUDA_MPS_PIPE_DIRECTORY=$dir/none "$load" --seconds 2 --json >"$dir/plain" &
+  CUDA_MPS_PIPE_DIRECTORY=$dir/none "$load" --seconds 6 --json >"$dir/plain" &
   plain=$!
   eventually has_processes client 2
   eventually has_processes plain 1
@@ -97,9 +97,10 @@ load helper.bash
 
 @test "kill -9 of a client leaves its neighbours" {
   nvidia-cuda-mps-control -d
-  "$load" --seconds 30 &
+  "$load" --seconds 300 &
   victim=$!
-  "$load" --seconds 1 &
+  eventually has_processes client 1
+  "$load" --seconds 5 &
   neighbour=$!
   eventually has_processes client 2
   kill -9 "$victim"
@@ -108,7 +109,7 @@ load helper.bash
 
 @test "clients 49 and 50 fail" {
   nvidia-cuda-mps-control -d
-  for i in $(seq 48); do "$load" --seconds 20 --busy 0% >/dev/null & done
+  for i in $(seq 48); do "$load" --seconds 3000 --busy 0% >/dev/null & done
   eventually has_processes client 48
   for i in 49 50; do
     run "$load"
@@ -124,7 +125,7 @@ load helper.bash
 @test "a Pascal server has 16 clients and no percentages" {
   export ALIQUOT_STANDIN=p100:1
   nvidia-cuda-mps-control -d
-  for i in $(seq 16); do "$load" --seconds 20 --busy 0% >/dev/null & done
+  for i in $(seq 16); do "$load" --seconds 3000 --busy 0% >/dev/null & done
   eventually has_processes client 16
   run "$load"
   [ "$status" -eq 5 ]
@@ -132,7 +133,7 @@ load helper.bash
 
 @test "the end of the server is an error for its clients" {
   nvidia-cuda-mps-control -d
-  "$load" --seconds 30 --json >"$dir/out" &
+  "$load" --seconds 300 --json >"$dir/out" &
   eventually has_processes client 1
   mps quit -t 0.1
   wait || true
@@ -143,7 +144,7 @@ load helper.bash
   export ALIQUOT_STANDIN=h200:2
   uuid=$(nvidia-smi --query-gpu=uuid --format=csv,noheader -i 1)
   CUDA_VISIBLE_DEVICES=$uuid nvidia-cuda-mps-control -d
-  "$load" --seconds 20 --busy 0% &
+  "$load" --seconds 3000 --busy 0% &
   eventually has_processes client 1
   aliquot-standin-ctl show | grep -q 'gpu=1 kind=client'
   run "$load" --device 1

@@ -22,7 +22,7 @@ load helper.bash
 }
 
 @test "nvidia-smi shows a process with its memory while it lives" {
-  "$load" --mem 1G --seconds 30 --busy 0% &
+  "$load" --mem 1G --seconds 300 --busy 0% &
   pid=$!
   eventually has_processes plain 1
   run nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader
@@ -107,7 +107,7 @@ load helper.bash
 }
 
 @test "a machine in use keeps its GPUs, an idle one takes the new setting" {
-  "$load" --seconds 30 --busy 0% &
+  "$load" --seconds 300 --busy 0% &
   pid=$!
   eventually has_processes plain 1
   ALIQUOT_STANDIN=p100:4 run nvidia-smi -L

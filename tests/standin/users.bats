@@ -22,7 +22,7 @@ as_user() {
 @test "a classic daemon makes the second user wait until the first has gone" {
   setup_users
   nvidia-cuda-mps-control -d
-  as_user 1 --seconds 20 --busy 0% &
+  as_user 1 --seconds 3000 --busy 0% &
   first=$!
   eventually has_processes client 1
   as_user 2 --json >"$dir/second" &
@@ -38,8 +38,8 @@ as_user() {
 @test "a multi-user daemon runs both at once in one server" {
   setup_users
   nvidia-cuda-mps-control -d --multiuser-server
-  as_user 1 --seconds 20 --busy 0% &
-  as_user 2 --seconds 20 --busy 0% &
+  as_user 1 --seconds 3000 --busy 0% &
+  as_user 2 --seconds 3000 --busy 0% &
   eventually has_processes client 2
   [ "$(mps get_server_list | wc -l)" -eq 1 ]
   aliquot-standin-ctl show | grep -q 'kind=client uid=1 '

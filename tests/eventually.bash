@@ -1,0 +1,11 @@
+# For the bats files: waiting for what happens in its own time. The limit is there so that a test ends; a machine that is
+# busy with something else may need most of it.
+
+# eventually COMMAND…: waits until the command succeeds, for at most two minutes.
+eventually() {
+  local until=$((SECONDS + 120))
+  until "$@"; do
+    ((SECONDS < until)) || { echo "never: $*" >&2; return 1; }
+    sleep 0.02
+  done
+}
