@@ -23,6 +23,14 @@ sandbox_program() {
   done
 }
 
+# free_ports FIRST: FIRST, or a lower one where somebody else has one of the ports that a sandbox would take.
+free_ports() {
+  local first=$1 taken
+  taken=" $(ss -Hltun | awk '{ sub(/.*:/, "", $5); print $5 }' | paste -sd' ') "
+  while ((first > 3000)) && [[ $taken =~ \ ($(seq -s'|' "$first" $((first + 40))))\  ]]; do first=$((first - 2000)); done
+  echo "$first"
+}
+
 # start_sandbox NUMBER OPTION…: NUMBER keeps the ports of files that run side by side apart.
 start_sandbox() {
   local number=$1 why
@@ -35,7 +43,7 @@ start_sandbox() {
   SANDBOX=$(mktemp -d /var/tmp/aq-test.XXXXXX)
   chmod 755 "$SANDBOX"
   export SANDBOX
-  "$(sandbox_program)" up --dir "$SANDBOX" --port-base $((31000 + 100 * number)) "$@" >"$BATS_FILE_TMPDIR/up" 2>&1 </dev/null 3>&- || {
+  "$(sandbox_program)" up --dir "$SANDBOX" --port-base "$(free_ports $((31000 + 100 * number)))" "$@" >"$BATS_FILE_TMPDIR/up" 2>&1 </dev/null 3>&- || {
     cat "$BATS_FILE_TMPDIR/up" >&2
     return 1
   }

@@ -9,6 +9,8 @@ setup() {
   first=$(mktemp -d /var/tmp/aq-sandbox.XXXXXX)
   second=$(mktemp -d /var/tmp/aq-sandbox.XXXXXX)
   chmod 755 "$first" "$second"
+  ports=$(free_ports 29200)
+  other_ports=$(free_ports 29300)
 }
 
 teardown() {
@@ -32,8 +34,8 @@ left_behind() { # FOLDER: what is still there of its sandbox
 }
 
 @test "two side by side, jobs that stay, and nothing is left of either" {
-  box up --dir "$first" --port-base 29200 --nodes 2 --gpus 2 --no-aliquot
-  box up --dir "$second" --port-base 29300 --nodes 1 --gpus 2 --model t4 --no-aliquot --no-db
+  box up --dir "$first" --port-base "$ports" --nodes 2 --gpus 2 --no-aliquot
+  box up --dir "$second" --port-base "$other_ports" --nodes 1 --gpus 2 --model t4 --no-aliquot --no-db
   [ "$(on "$first" sinfo -h -o '%D %G')" = "2 gpu:h200:2,shard:h200:280" ]
   [ "$(on "$second" sinfo -h -o '%D %G')" = "1 gpu:t4:2,shard:t4:30" ]
   for folder in "$first" "$second"; do
@@ -45,11 +47,11 @@ left_behind() { # FOLDER: what is still there of its sandbox
   [ "$(on "$second" squeue -h -o %t)" = R ]
   box down --dir "$second"
   [ -z "$(left_behind "$second")" ]
-  ! ls -d /sys/fs/cgroup/*/slurm_n*/uid_*/job_29[23]* 2>/dev/null
+  [ -z "$(ls -d /sys/fs/cgroup/*/slurm_n*/uid_*/job_{"$ports","$other_ports"}[0-9]* 2>/dev/null)" ]
 }
 
 @test "a job may open its own GPU and no other" {
-  box up --dir "$first" --port-base 29200 --nodes 1 --gpus 2 --no-aliquot --no-db
+  box up --dir "$first" --port-base "$ports" --nodes 1 --gpus 2 --no-aliquot --no-db
   grep -q '^ProctrackType=proctrack/cgroup' "$first/etc/slurm.conf" || skip "no cgroups to write here"
   run on "$first" srun --gres=gpu:1 bash -c "cat $first/dev/n1/nvidia0; cat $first/dev/n1/nvidia1"
   echo "$output"
@@ -58,7 +60,7 @@ left_behind() { # FOLDER: what is still there of its sandbox
 }
 
 @test "killed daemons are started again by up, and a killed sandbox goes down" {
-  box up --dir "$first" --port-base 29200 --nodes 2
+  box up --dir "$first" --port-base "$ports" --nodes 2
   run "$sandbox" status --dir "$first"
   [ "$status" -eq 0 ]
   # The agents and the balancer come back by themselves.
@@ -80,7 +82,7 @@ left_behind() { # FOLDER: what is still there of its sandbox
 }
 
 @test "restart, by name" {
-  box up --dir "$first" --port-base 29200 --nodes 1 --no-aliquot --no-db
+  box up --dir "$first" --port-base "$ports" --nodes 1 --no-aliquot --no-db
   before=$(pid slurmctld)
   box restart --dir "$first" slurmctld
   [ "$(pid slurmctld)" != "$before" ]
@@ -119,7 +121,7 @@ left_behind() { # FOLDER: what is still there of its sandbox
 
 @test "settings are handed on, and lines of slurm.conf" {
   echo "SuspendTimeout=77" >"$BATS_TEST_TMPDIR/extra"
-  box up --dir "$first" --port-base 29200 --nodes 1 --set share.overcommit=2.0 --extra "$BATS_TEST_TMPDIR/extra"
+  box up --dir "$first" --port-base "$ports" --nodes 1 --set share.overcommit=2.0 --extra "$BATS_TEST_TMPDIR/extra"
   grep -qx 'overcommit = 2.0' "$first/n1/slurm.toml"
   on "$first" scontrol show config | grep -q 'SuspendTimeout.*77'
 }

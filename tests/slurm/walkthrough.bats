@@ -43,7 +43,8 @@ matches() {
 }
 
 @test "the walk-through of docs/slurm.md" {
-  export ALIQUOT_SANDBOX ALIQUOT_SANDBOX_PORT=29000
+  export ALIQUOT_SANDBOX ALIQUOT_SANDBOX_PORT
+  ALIQUOT_SANDBOX_PORT=$(free_ports 29000)
   # Not below bats' own folder: every user must be able to walk there.
   ALIQUOT_SANDBOX=$(mktemp -d /var/tmp/aq-walk.XXXXXX)
   chmod 755 "$ALIQUOT_SANDBOX"
