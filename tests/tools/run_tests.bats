@@ -43,6 +43,31 @@ ends_with() { # status, last line
   ends_with 0 "10 passed, 0 failed, 4 skipped"
 }
 
+@test "why tests were skipped is said, in their words" {
+  cat >"$root/bin/ctest" <<'SCRIPT'
+#!/bin/bash
+while [ $# -gt 0 ]; do [ "$1" = --output-junit ] && report=$2; shift; done
+cat >"$report" <<'REPORT'
+<testsuite name="x" tests="3" failures="0" disabled="0" skipped="1">
+<system-out>1..2
+ok 1 one # skip needs root, to be &quot;two&quot; users
+ok 2 two
+bats: 1 of 2 skipped
+</system-out>
+<system-out>/a_test.cpp:7: Skipped
+munged is not here
+
+[  SKIPPED ] A.B
+</system-out>
+</testsuite>
+REPORT
+SCRIPT
+  chmod +x "$root/bin/ctest"
+  ends_with 0 "4 passed, 0 failed, 4 skipped"
+  [ "${lines[-3]}" = "skipped, 2: munged is not here" ]
+  [ "${lines[-2]}" = 'skipped, 2: needs root, to be "two" users' ]
+}
+
 @test "a bats file says how many of its cases it skipped, and that it skipped all" {
   local run=$BATS_TEST_DIRNAME/../bats-test
   printf '@test "a" { true; }\n@test "b" { skip "no"; }\n' >"$root/some.bats"
