@@ -196,7 +196,7 @@ TEST_F(EnforceTest, AFaultStaysWithItsUser) {
 // Who is within the limit is left alone, library or not, but it is said.
 TEST_F(EnforceTest, AProcessWithoutTheLibraryIsReported) {
   const auto id = submit(share(
-      "10G", "env -u LD_PRELOAD " + std::string(kLoad) + " --mem 5G --seconds 4; echo rc=$?"));
+      "10G", "env -u LD_PRELOAD " + std::string(kLoad) + " --mem 5G --seconds 12; echo rc=$?"));
   const auto target = "/v1/jobs/" + std::to_string(id) + "/why";
   EXPECT_TRUE(eventually([&] {
     const auto why = get<api::WhyInfo>(target);
