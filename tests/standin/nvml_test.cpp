@@ -107,7 +107,8 @@ TEST(Nvml, ShowsMemoryAndProcessesUntilTheyAreKilled) {
               count = 4;
               CHECK_CU(nvmlDeviceGetComputeRunningProcesses_v3(device, &count, processes),
                        kNvmlSuccess);
-              CHECK(count == 1 && processes[0].usedGpuMemory == taken);
+              // A little of a context is attributed to nobody.
+              CHECK(count == 1 && processes[0].usedGpuMemory == taken - 8 * kMiB);
               CHECK(processes[0].pid == static_cast<unsigned>(job));
               kill(job, SIGKILL);
               for (int i = 0; i < 200 && count != 0; ++i) {

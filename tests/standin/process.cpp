@@ -28,7 +28,11 @@ Machine::Machine(const std::string& gpus, double speed) {
   }
 }
 
-Machine::~Machine() { unlink(path_.c_str()); }
+Machine::~Machine() {
+  for (const Shared& each : state_->data().shared)
+    if (each.used) state_->forget_shared(each.number);
+  unlink(path_.c_str());
+}
 
 std::uint64_t Machine::used(unsigned gpu) {
   const State::Guard guard(*state_);
@@ -40,7 +44,7 @@ std::uint64_t Machine::used_by(pid_t pid, unsigned gpu) {
   const State::Guard guard(*state_);
   state_->reap();
   const int slot = state_->find_pid(pid);
-  return slot < 0 ? 0 : state_->process(slot).bytes[gpu];
+  return slot < 0 ? 0 : state_->process(slot).bytes[gpu] + state_->process(slot).managed[gpu];
 }
 
 pid_t start_child(const std::function<int()>& body, const Settings& environment) {

@@ -27,7 +27,7 @@ load helper.bash
   eventually has_processes plain 1
   run nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader
   kill -9 "$pid"
-  [ "$output" = "$pid, 1550 MiB" ]
+  [ "$output" = "$pid, 1542 MiB" ]
   wait "$pid" || true
   run nvidia-smi --query-compute-apps=pid --format=csv,noheader
   [ "$output" = "" ]

@@ -108,6 +108,25 @@ struct CUmemLocation {
 };
 inline constexpr int kLocationDevice = 1;
 
+// One piece of a sparse array, and the memory to put there.
+struct CUarrayMapInfo {
+  int resourceType;
+  void* resource;  // a CUarray or CUmipmappedArray
+  int subresourceType;
+  unsigned long long subresource[4];
+  int memOperationType;
+  int memHandleType;
+  CUmemGenericAllocationHandle memHandle;
+  unsigned long long offset;
+  unsigned deviceBitMask;
+  unsigned flags;
+  unsigned reserved[2];
+};
+static_assert(sizeof(CUarrayMapInfo) == 96);
+inline constexpr int kOperationMap = 1;
+inline constexpr int kOperationUnmap = 2;
+inline constexpr unsigned kArraySparse = 0x40;
+
 struct CUmemAllocationProp {
   int type;
   int requestedHandleTypes;

@@ -94,6 +94,7 @@ CU_API cuCheckpointProcessCheckpoint(int pid, void*) {
   wait_for_work(slot);
   std::uint64_t moved = 0;
   for (const std::uint64_t bytes : state.process(slot).bytes) moved += bytes;
+  for (const std::uint64_t bytes : state.process(slot).managed) moved += bytes;
   sleep_simulated(gib(moved) * kCheckpointNsPerGiB);
 
   const State::Guard guard(state);
@@ -101,6 +102,8 @@ CU_API cuCheckpointProcessCheckpoint(int pid, void*) {
   Process& p = state.process(slot);
   for (unsigned g = 0; g < state.gpu_count(); ++g) {
     p.parked[g] = p.bytes[g];
+    p.parked_managed[g] = p.managed[g];
+    p.managed[g] = 0;
     if (p.bytes[g] != 0) p.bytes[g] = kLeftOnGpu;
   }
   p.checkpoint = CheckpointState::checkpointed;
@@ -119,11 +122,12 @@ CU_API cuCheckpointProcessRestore(int pid, void*) {
       return r;
     Process& p = state.process(slot);
     for (unsigned g = 0; g < state.gpu_count(); ++g)
-      if (p.parked[g] > p.bytes[g] && p.parked[g] - p.bytes[g] > state.free(g)) return kOutOfMemory;
+      if (p.parked[g] + p.parked_managed[g] > p.bytes[g] + state.free(g)) return kOutOfMemory;
     for (unsigned g = 0; g < state.gpu_count(); ++g) {
-      moved += p.parked[g];
+      moved += p.parked[g] + p.parked_managed[g];
       p.bytes[g] = p.parked[g];
-      p.parked[g] = 0;
+      p.managed[g] = p.parked_managed[g];
+      p.parked[g] = p.parked_managed[g] = 0;
     }
     p.checkpoint = CheckpointState::locked;
   }

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "standin/cuda/kernel.hpp"
 #include "standin/cuda/memory.hpp"
 #include "standin/cuda/mps_client.hpp"
 #include "standin/cuda/stream.hpp"
@@ -15,6 +16,8 @@
 
 namespace aliquot::standin {
 namespace {
+
+constexpr std::uint64_t kHidden = 8ULL << 20;
 
 bool forked = false;
 thread_local bool per_thread_default = false;
@@ -93,14 +96,14 @@ CUresult Driver::current(Context** context) {
   return state_->gpu((*context)->gpu).lost ? kUnknown : kSuccess;
 }
 
-CUresult Driver::charge(unsigned gpu, std::uint64_t bytes) {
+CUresult Driver::charge(unsigned gpu, std::uint64_t bytes, bool managed) {
   const State::Guard guard(*state_);
-  return state_->charge(slot_, gpu, bytes) ? kSuccess : kOutOfMemory;
+  return state_->charge(slot_, gpu, bytes, managed) ? kSuccess : kOutOfMemory;
 }
 
-void Driver::refund(unsigned gpu, std::uint64_t bytes) {
+void Driver::refund(unsigned gpu, std::uint64_t bytes, bool managed) {
   const State::Guard guard(*state_);
-  state_->refund(slot_, gpu, bytes);
+  state_->refund(slot_, gpu, bytes, managed);
 }
 
 bool Driver::is_context(Context* context) {
@@ -141,7 +144,13 @@ CUresult Driver::create_context(CUdevice device, unsigned flags, bool primary, C
   if (state_->gpu(gpu).lost) return kUnknown;
   const std::lock_guard lock(mutex);
   if (const CUresult r = attach_mps(); r != kSuccess) return r;
-  if (const CUresult r = charge(gpu, state_->model(gpu).context_cost); r != kSuccess) return r;
+  // A little of what a context takes is attributed to nobody (measured).
+  if (const CUresult r = charge(gpu, state_->model(gpu).context_cost - kHidden); r != kSuccess)
+    return r;
+  if (const CUresult r = charge(gpu, kHidden, true); r != kSuccess) {
+    refund(gpu, state_->model(gpu).context_cost - kHidden);
+    return r;
+  }
   {
     const State::Guard guard(*state_);
     ++self().contexts[gpu];
@@ -152,6 +161,7 @@ CUresult Driver::create_context(CUdevice device, unsigned flags, bool primary, C
   context->primary = primary;
   context->flags = flags;
   context->id = next_context_++;
+  context->limits = {{0, 1024}, {1, 8650752}, {2, 8 << 20}};
   context->legacy = std::make_unique<Stream>(context.get(), 0U);
   contexts.insert(context.get());
   *out = context.release();
@@ -162,14 +172,17 @@ void Driver::destroy_context(Context* context) {
   const std::lock_guard lock(mutex);
   contexts.erase(context);
   memory_release_context(context);
+  modules_gone(context);
   for (Stream* stream : context->streams) delete stream;
   context->streams.clear();
   const unsigned gpu = context->gpu;
+  const std::uint64_t own = context->own_bytes + state_->model(gpu).context_cost - kHidden;
   // Streams first: their lanes close under the state's lock.
   delete context;
   const State::Guard guard(*state_);
   --self().contexts[gpu];
-  state_->refund(slot_, gpu, state_->model(gpu).context_cost);
+  state_->refund(slot_, gpu, own);
+  state_->refund(slot_, gpu, kHidden, true);
 }
 
 LaneRef::~LaneRef() {

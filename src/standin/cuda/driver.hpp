@@ -48,6 +48,9 @@ struct Context {
   std::map<std::thread::id, std::unique_ptr<Stream>> per_thread;
   std::set<Stream*> streams;
   std::map<int, std::size_t> limits;
+  std::uint64_t local = 1024;   // bytes of local memory a thread has, for all threads
+  std::uint64_t own_bytes = 0;  // taken by itself for local memory and heap
+  bool heap = false;
 };
 
 class Driver {
@@ -71,8 +74,8 @@ class Driver {
   [[nodiscard]] const GpuModel& model_of(CUdevice d) const { return state_->model(gpu_of(d)); }
 
   // Charges the GPU of this process, under the state's lock.
-  CUresult charge(unsigned gpu, std::uint64_t bytes);
-  void refund(unsigned gpu, std::uint64_t bytes);
+  CUresult charge(unsigned gpu, std::uint64_t bytes, bool managed = false);
+  void refund(unsigned gpu, std::uint64_t bytes, bool managed = false);
 
   CUresult create_context(CUdevice device, unsigned flags, bool primary, Context** out);
   void destroy_context(Context* context);

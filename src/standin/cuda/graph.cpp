@@ -1,6 +1,8 @@
 #include "standin/cuda/graph.hpp"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "standin/cuda/kernel.hpp"
 #include "standin/cuda/memory.hpp"
@@ -8,8 +10,14 @@
 namespace aliquot::standin {
 namespace {
 
+constexpr std::uint64_t kPiece = 32ULL << 20;
+
+// Graphs of one stream share what they need; those of several need it each. Nothing of it goes back
+// before it is trimmed.
 struct GraphMemory {
-  std::uint64_t used = 0, used_high = 0, reserved = 0, reserved_high = 0;
+  std::map<Stream*, std::uint64_t> stock;
+  std::map<CUdeviceptr, std::uint64_t> kept;  // not freed by the graph that allocated it
+  std::uint64_t reserved = 0, reserved_high = 0;
 };
 
 GraphMemory& graph_memory(unsigned gpu) {
@@ -17,18 +25,71 @@ GraphMemory& graph_memory(unsigned gpu) {
   return memory[gpu];
 }
 
-CUresult graph_memory_take(unsigned gpu, std::size_t size) {
-  Driver& driver = Driver::instance();
-  const std::lock_guard lock(driver.mutex);
+// Makes the charge what the stock and the kept need.
+CUresult settle(unsigned gpu) {
   GraphMemory& m = graph_memory(gpu);
-  const std::uint64_t used = m.used + round_up(size, kGranularity);
-  if (used > m.reserved) {
-    if (const CUresult r = driver.charge(gpu, used - m.reserved); r != kSuccess) return r;
-    m.reserved = used;
-    m.reserved_high = std::max(m.reserved_high, used);
+  std::uint64_t wanted = 0;
+  for (const auto& [stream, bytes] : m.stock) wanted += bytes;
+  for (const auto& [address, bytes] : m.kept) wanted += bytes;
+  if (wanted > m.reserved)
+    if (const CUresult r = Driver::instance().charge(gpu, wanted - m.reserved); r != kSuccess)
+      return r;
+  if (wanted < m.reserved) Driver::instance().refund(gpu, m.reserved - wanted);
+  m.reserved = wanted;
+  m.reserved_high = std::max(m.reserved_high, wanted);
+  return kSuccess;
+}
+
+// What the nodes of one GPU need, one after the other: an allocation has the place of a freed one
+// that is large enough, or a new one. Small ones share a piece.
+std::uint64_t need_of(const std::vector<GraphNode>& nodes, unsigned gpu,
+                      std::map<CUdeviceptr, std::uint64_t>* kept) {
+  std::multiset<std::uint64_t> free_places;
+  std::map<CUdeviceptr, std::uint64_t> live;
+  std::uint64_t small = 0;
+  std::uint64_t large = 0;
+  for (const GraphNode& node : nodes) {
+    if (node.gpu != gpu) continue;
+    if (node.type == NodeType::free && live.contains(node.address)) {
+      free_places.insert(live[node.address]);
+      live.erase(node.address);
+    }
+    if (node.type != NodeType::allocate) continue;
+    auto place = free_places.lower_bound(node.size);
+    std::uint64_t size = node.size;
+    if (place != free_places.end()) {
+      size = *place;
+      free_places.erase(place);
+    } else if (size < kPiece) {
+      small += size;
+    } else {
+      large += round_up(size, kPiece);
+    }
+    live[node.address] = size;
   }
-  m.used = used;
-  m.used_high = std::max(m.used_high, used);
+  for (const auto& [address, size] : live) (*kept)[address] = round_up(size, kPiece);
+  return large + round_up(small, kPiece);
+}
+
+// Before the first node of a launch or upload.
+CUresult graph_memory_take(const GraphExec& exec, Stream* stream) {
+  const std::lock_guard lock(Driver::instance().mutex);
+  for (unsigned gpu = 0; gpu < kMaxGpus; ++gpu) {
+    std::map<CUdeviceptr, std::uint64_t> kept;
+    std::uint64_t need = need_of(exec.nodes, gpu, &kept);
+    if (need == 0) continue;
+    GraphMemory& m = graph_memory(gpu);
+    const GraphMemory before = m;
+    for (const auto& [address, bytes] : kept) {
+      m.kept[address] = bytes;
+      need -= std::min(need, bytes);
+    }
+    m.stock[stream] = std::max(m.stock[stream], need);
+    if (const CUresult r = settle(gpu); r != kSuccess) {
+      m = before;
+      return r;
+    }
+  }
   return kSuccess;
 }
 
@@ -106,15 +167,10 @@ CUresult launch(CUgraphExec exec, CUstream stream) {
   Stream* s = nullptr;
   if (const CUresult r = resolve_stream(stream, &s); r != kSuccess) return r;
   if (exec == nullptr) return kInvalidValue;
+  if (const CUresult r = graph_memory_take(*exec, s); r != kSuccess) return r;
   for (const GraphNode& node : exec->nodes) {
-    CUresult r = kSuccess;
-    if (node.type == NodeType::allocate)
-      r = graph_memory_take(node.gpu, node.size);
-    else if (node.type == NodeType::free)
-      graph_memory_free(node.gpu, node.size);
-    else
-      r = enqueue(s, node.operation);
-    if (r != kSuccess) return r;
+    if (node.type == NodeType::allocate || node.type == NodeType::free) continue;
+    if (const CUresult r = enqueue(s, node.operation); r != kSuccess) return r;
   }
   return kSuccess;
 }
@@ -160,10 +216,25 @@ void capture_abandon(Stream* stream) {
   stream->capture = nullptr;
 }
 
-void graph_memory_free(unsigned gpu, std::size_t size) {
+void graph_stream_gone(Stream* stream) {
+  const std::lock_guard lock(Driver::instance().mutex);
+  for (unsigned gpu = 0; gpu < kMaxGpus; ++gpu) {
+    auto& stock = graph_memory(gpu).stock;
+    if (const auto found = stock.find(stream); found != stock.end()) {
+      stock[nullptr] += found->second;
+      stock.erase(stream);
+    }
+  }
+}
+
+void graph_memory_free(unsigned gpu, CUdeviceptr address) {
   const std::lock_guard lock(Driver::instance().mutex);
   GraphMemory& m = graph_memory(gpu);
-  m.used -= std::min<std::uint64_t>(m.used, round_up(size, kGranularity));
+  const auto found = m.kept.find(address);
+  if (found == m.kept.end()) return;
+  // Into the stock, under no stream's name.
+  m.stock[nullptr] += found->second;
+  m.kept.erase(found);
 }
 
 CU_API cuGraphCreate(CUgraph* out, unsigned) { return start(out); }
@@ -250,6 +321,23 @@ CU_API cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS
   return kSuccess;
 }
 
+CU_API cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdeviceptr* address) {
+  if (node == nullptr || node->type != NodeType::free) return kInvalidValue;
+  return give(address, node->address);
+}
+
+// The order in which they were added: each depends on the one before it.
+CU_API cuGraphGetEdges(CUgraph graph, CUgraphNode* from, CUgraphNode* to, std::size_t* count) {
+  if (graph == nullptr || count == nullptr) return kInvalidValue;
+  const std::size_t edges = graph->nodes.empty() ? 0 : graph->nodes.size() - 1;
+  for (std::size_t i = 0; from != nullptr && to != nullptr && i < std::min(edges, *count); ++i) {
+    from[i] = graph->nodes[i].get();
+    to[i] = graph->nodes[i + 1].get();
+  }
+  *count = edges;
+  return kSuccess;
+}
+
 CU_API cuGraphInstantiate(CUgraphExec* out, CUgraph graph, CUgraphNode*, char*, std::size_t) {
   return instantiate(out, graph);
 }
@@ -279,7 +367,7 @@ CU_API cuGraphExecDestroy(CUgraphExec exec) {
 CU_API_STREAM(cuGraphUpload, _ptsz, (CUgraphExec exec, CUstream stream), (exec, stream)) {
   Stream* s = nullptr;
   if (const CUresult r = resolve_stream(stream, &s); r != kSuccess) return r;
-  return exec == nullptr ? kInvalidValue : kSuccess;
+  return exec == nullptr ? kInvalidValue : graph_memory_take(*exec, s);
 }
 
 CU_API_STREAM(cuGraphLaunch, _ptsz, (CUgraphExec exec, CUstream stream), (exec, stream)) {
@@ -349,7 +437,8 @@ CU_API cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void* value)
   if (!driver.is_device(device)) return kInvalidDevice;
   if (value == nullptr || attribute < 0 || attribute > 3) return kInvalidValue;
   const GraphMemory& m = graph_memory(driver.gpu_of(device));
-  const std::uint64_t numbers[] = {m.used, m.used_high, m.reserved, m.reserved_high};
+  // What is in stock counts as used.
+  const std::uint64_t numbers[] = {m.reserved, m.reserved_high, m.reserved, m.reserved_high};
   *static_cast<std::uint64_t*>(value) = numbers[attribute];
   return kSuccess;
 }
@@ -359,10 +448,10 @@ CU_API cuDeviceGraphMemTrim(CUdevice device) {
   if (const CUresult r = driver.ready(); r != kSuccess) return r;
   if (!driver.is_device(device)) return kInvalidDevice;
   const std::lock_guard lock(driver.mutex);
-  GraphMemory& m = graph_memory(driver.gpu_of(device));
-  driver.refund(driver.gpu_of(device), m.reserved - m.used);
-  m.reserved = m.used;
-  return kSuccess;
+  // Not what a stream is still at.
+  std::erase_if(graph_memory(driver.gpu_of(device)).stock,
+                [](const auto& each) { return each.first == nullptr || drained(each.first); });
+  return settle(driver.gpu_of(device));
 }
 
 }  // namespace aliquot::standin

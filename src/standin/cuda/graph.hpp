@@ -1,6 +1,6 @@
 // Graphs: operations in the order they were added, which always respects their dependencies. Built
-// by hand or captured from a stream; a launch enqueues them one by one. Memory nodes draw on a pool
-// per GPU that only cuDeviceGraphMemTrim gives back.
+// by hand or captured from a stream; a launch enqueues them one by one. What the memory nodes need
+// is taken with the first upload or launch; only cuDeviceGraphMemTrim gives it back.
 #pragma once
 
 #include <memory>
@@ -41,7 +41,8 @@ CUresult capture_operation(Stream* stream, Operation operation);
 CUresult capture_allocate(Stream* stream, std::size_t size, CUdeviceptr* out);
 CUresult capture_free(Stream* stream, CUdeviceptr address);
 void capture_abandon(Stream* stream);
+void graph_stream_gone(Stream* stream);
 // A free outside the graph of what a graph allocated.
-void graph_memory_free(unsigned gpu, std::size_t size);
+void graph_memory_free(unsigned gpu, CUdeviceptr address);
 
 }  // namespace aliquot::standin

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <map>
+#include <set>
 #include <sstream>
 
 #include "standin/cuda/memory.hpp"
@@ -70,6 +70,74 @@ bool looks_like_binary(const char* image) {
          std::memcmp(image, kFatbin, 4) == 0 || std::memcmp(image, kWrapper, 4) == 0;
 }
 
+// Every module that is loaded; the driver's mutex guards it.
+std::set<Module*>& modules() {
+  static auto* const all = new std::set<Module*>;
+  return *all;
+}
+
+// What the variables of a PTX module take.
+std::uint64_t variables(const std::string& text) {
+  std::uint64_t sum = 0;
+  for (std::size_t at = text.find(".global .b8 "); at != std::string::npos;
+       at = text.find(".global .b8 ", at + 1)) {
+    const auto open = text.find_first_of("[;", at);
+    if (open != std::string::npos && text[open] == '[')
+      sum += std::strtoull(text.c_str() + open + 1, nullptr, 10);
+  }
+  return round_up(sum, kGranularity);
+}
+
+// Memory for a module, which goes with it.
+CUresult grow(Module* module, std::uint64_t bytes) {
+  if (bytes == 0) return kSuccess;
+  Driver& driver = Driver::instance();
+  const std::lock_guard lock(driver.mutex);
+  if (const CUresult r = driver.charge(module->gpu, bytes); r != kSuccess) return r;
+  module->bytes += bytes;
+  return kSuccess;
+}
+
+void shrink(Module* module) {
+  if (module->bytes != 0) Driver::instance().refund(module->gpu, module->bytes);
+  module->bytes = 0;
+}
+
+std::uint64_t local_bytes(const Kernel& kernel) {
+  unsigned kibibytes = 0;
+  return std::sscanf(kernel.name.c_str(), "local_%u", &kibibytes) == 1 ? kibibytes * 1024ULL : 0;
+}
+
+// What a context takes for the threads of a kernel.
+CUresult prepare(Context* context, const Kernel* kernel) {
+  if (kernel == nullptr) return kSuccess;
+  Driver& driver = Driver::instance();
+  const std::lock_guard lock(driver.mutex);
+  const std::uint64_t local = local_bytes(*kernel);
+  const bool heap = kernel->name.starts_with("heap_") && !context->heap;
+  std::uint64_t more = heap ? context->limits[2] : 0;
+  if (local > context->local) {
+    const auto threads =
+        static_cast<std::uint64_t>(driver.state().model(context->gpu).multiprocessors) * 2048;
+    more += (local - context->local) * threads;
+  }
+  if (more == 0) return kSuccess;
+  if (const CUresult r = driver.charge(context->gpu, more); r != kSuccess) return r;
+  context->own_bytes += more;
+  context->local = std::max(context->local, local);
+  context->heap |= heap;
+  return kSuccess;
+}
+
+CUresult load_code(Kernel* kernel) {
+  if (kernel == nullptr || kernel->loaded) return kSuccess;
+  unsigned mebibytes = 0;
+  if (std::sscanf(kernel->name.c_str(), "late_%u", &mebibytes) == 1)
+    if (const CUresult r = grow(kernel->module, mebibytes * kMiB); r != kSuccess) return r;
+  kernel->loaded = true;
+  return kSuccess;
+}
+
 CUresult load(CUmodule* out, const void* image) {
   Context* context = nullptr;
   if (const CUresult r = Driver::instance().current(&context); r != kSuccess) return r;
@@ -77,7 +145,14 @@ CUresult load(CUmodule* out, const void* image) {
   const char* bytes = static_cast<const char*>(image);
   const bool ptx = looks_like_ptx(bytes);
   if (!ptx && !looks_like_binary(bytes)) return kInvalidImage;
-  *out = new Module{ptx, ptx ? bytes : ""};
+  auto* module = new Module{ptx, ptx ? bytes : "", context, context->gpu};
+  if (const CUresult r = grow(module, variables(module->text)); r != kSuccess) {
+    delete module;
+    return r;
+  }
+  const std::lock_guard lock(Driver::instance().mutex);
+  modules().insert(module);
+  *out = module;
   return kSuccess;
 }
 
@@ -114,6 +189,8 @@ CUresult launch(CUfunction function, const Grid& grid, CUstream stream, void** p
                 void** extra) {
   Stream* s = nullptr;
   if (const CUresult r = resolve_stream(stream, &s); r != kSuccess) return r;
+  if (const CUresult r = load_code(function); r != kSuccess) return r;
+  if (const CUresult r = prepare(s->context, function); r != kSuccess) return r;
   Operation operation;
   if (const CUresult r =
           kernel_operation(*s->context, function, grid, parameters, extra, &operation);
@@ -123,6 +200,12 @@ CUresult launch(CUfunction function, const Grid& grid, CUstream stream, void** p
 }
 
 }  // namespace
+
+void modules_gone(Context* context) {
+  const std::lock_guard lock(Driver::instance().mutex);
+  for (Module* module : modules())
+    if (module->context == context) shrink(module);
+}
 
 CUresult kernel_operation(const Context& context, const Kernel* kernel, const Grid& grid,
                           void** parameters, void** extra, Operation* out) {
@@ -172,8 +255,11 @@ CU_API cuModuleLoad(CUmodule* out, const char* path) { return load_file(out, pat
 
 CU_API cuModuleUnload(CUmodule module) {
   if (const CUresult r = Driver::instance().ready(); r != kSuccess) return r;
-  // Functions of the module may still be asked for their name: a module is small and stays.
-  return module == nullptr ? kInvalidHandle : kSuccess;
+  if (module == nullptr) return kInvalidHandle;
+  // Functions of the module may still be asked for their name: what is left of it stays.
+  const std::lock_guard lock(Driver::instance().mutex);
+  if (modules().erase(module) != 0) shrink(module);
+  return kSuccess;
 }
 
 CU_API cuModuleGetFunction(CUfunction* out, CUmodule module, const char* name) {
@@ -196,7 +282,7 @@ CU_API cuLibraryLoadFromFile(CUlibrary* out, const char* path, int*, void**, uns
   return load_file(out, path);
 }
 
-CU_API cuLibraryUnload(CUlibrary library) { return library == nullptr ? kInvalidHandle : kSuccess; }
+CU_API cuLibraryUnload(CUlibrary library) { return cuModuleUnload(library); }
 
 CU_API cuLibraryGetModule(CUmodule* out, CUlibrary library) {
   return library == nullptr ? kInvalidHandle : give(out, library);
@@ -208,6 +294,12 @@ CU_API cuLibraryGetKernel(CUkernel* out, CUlibrary library, const char* name) {
 
 CU_API cuKernelGetFunction(CUfunction* out, CUkernel kernel) {
   return kernel == nullptr ? kInvalidHandle : give(out, kernel);
+}
+
+CU_API cuFuncGetAttribute(int* out, int attribute, CUfunction function);
+
+CU_API cuKernelGetAttribute(int* out, int attribute, CUkernel kernel, CUdevice) {
+  return cuFuncGetAttribute(out, attribute, kernel);
 }
 
 CU_API cuKernelGetName(const char** out, CUkernel kernel) {
@@ -225,8 +317,9 @@ CU_API cuFuncGetModule(CUmodule* out, CUfunction function) {
 CU_API cuFuncGetAttribute(int* out, int attribute, CUfunction function) {
   if (function == nullptr) return kInvalidHandle;
   return give(out, attribute == 0   ? 1024
+                   : attribute == 3 ? static_cast<int>(local_bytes(*function))
                    : attribute == 4 ? 32
-                                    : 0);  // threads per block, registers
+                                    : 0);  // threads per block, local memory, registers
 }
 
 CU_API cuFuncSetAttribute(CUfunction function, int, int) {

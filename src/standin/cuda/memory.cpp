@@ -1,8 +1,6 @@
 #include "standin/cuda/memory.hpp"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -58,16 +56,16 @@ void refund_block(unsigned gpu, std::size_t size) {
   sum = after;
 }
 
-void dispose(const Block& block) {
+void dispose(const Block& block, Stream* stream = nullptr) {
   switch (block.kind) {
     case BlockKind::device:
-      refund_block(block.gpu, block.size);
+      if (block.shared == 0 || block.size <= kSmallLimit) refund_block(block.gpu, block.size);
       break;
     case BlockKind::managed:
-      Driver::instance().refund(block.gpu, block.resident);
+      Driver::instance().refund(block.gpu, block.resident, true);
       break;
     case BlockKind::pool:
-      pool_give_back(block.pool, block.size);
+      pool_give_back(block.pool, block.size, stream);
       break;
     case BlockKind::host:
     case BlockKind::imported:
@@ -76,6 +74,15 @@ void dispose(const Block& block) {
       break;
   }
   if (!block.registered) release_range(reinterpret_cast<void*>(block.base), block.size);
+  if (block.shared == 0) return;
+  if (block.fd >= 0) close(block.fd);
+  State& state = Driver::instance().state();
+  const State::Guard guard(state);
+  if (block.kind == BlockKind::imported)
+    state.note_import(block.shared, Driver::instance().slot(), true);
+  else
+    state.abandon(block.shared);
+  state.reap();
 }
 
 }  // namespace
@@ -107,6 +114,16 @@ Block* memory_find(CUdeviceptr address) {
   return address < block.base + std::max<std::size_t>(block.size, 1) ? &block : nullptr;
 }
 
+bool memory_close(CUdeviceptr address) {
+  const std::lock_guard lock(Driver::instance().mutex);
+  const Block* found = memory_find(address);
+  if (found == nullptr || found->kind != BlockKind::imported) return false;
+  Block block;
+  memory_erase(found->base, &block);
+  dispose(block);
+  return true;
+}
+
 bool memory_erase(CUdeviceptr base, Block* erased) {
   const std::lock_guard lock(Driver::instance().mutex);
   const auto found = registry().blocks.find(base);
@@ -135,14 +152,14 @@ CUresult memory_allocate(Context* context, std::size_t size, CUdeviceptr* out) {
   return kSuccess;
 }
 
-CUresult memory_free(CUdeviceptr address) {
+CUresult memory_free(CUdeviceptr address, Stream* stream) {
   if (address == 0) return kSuccess;
   const std::lock_guard lock(Driver::instance().mutex);
   Block* found = memory_find(address);
   if (found == nullptr || found->base != address) return kInvalidValue;
   if (found->kind == BlockKind::graph) {
     // The address belongs to the graph; only the memory goes back.
-    graph_memory_free(found->gpu, found->size);
+    graph_memory_free(found->gpu, found->base);
     return kSuccess;
   }
   if (found->kind != BlockKind::device && found->kind != BlockKind::managed &&
@@ -150,7 +167,7 @@ CUresult memory_free(CUdeviceptr address) {
     return kInvalidValue;
   Block block;
   memory_erase(address, &block);
-  dispose(block);
+  dispose(block, stream);
   return kSuccess;
 }
 
@@ -188,7 +205,7 @@ void memory_touch(CUdeviceptr address, std::size_t size) {
                                         std::max(block->resident, round_up(size, kGranularity)));
   // Managed memory that finds no room stays on the host: never an error.
   if (wanted > block->resident &&
-      Driver::instance().charge(block->gpu, wanted - block->resident) == kSuccess)
+      Driver::instance().charge(block->gpu, wanted - block->resident, true) == kSuccess)
     block->resident = wanted;
 }
 
@@ -201,28 +218,33 @@ bool memory_forget(CUdeviceptr address, std::size_t size) {
   return madvise(reinterpret_cast<void*>(block->base), block->size, MADV_DONTNEED) == 0;
 }
 
-Block* memory_share(CUdeviceptr address, const char* path) {
-  const std::lock_guard lock(Driver::instance().mutex);
+Block* memory_share(CUdeviceptr address) {
+  Driver& driver = Driver::instance();
+  const std::lock_guard lock(driver.mutex);
   Block* block = memory_find(address);
   if (block == nullptr || block->kind != BlockKind::device) return nullptr;
+  if (block->shared != 0) return block;
+  const std::size_t size = block->backed ? round_up(block->size, 4096) : 0;
+  {
+    // A small piece lies in a slab with others, which stays its owner's.
+    const std::uint64_t bytes = block->size > kSmallLimit ? round_up(block->size, kGranularity) : 0;
+    const State::Guard guard(driver.state());
+    block->shared = driver.state().share(driver.slot(), block->gpu, bytes, size);
+  }
+  if (block->shared == 0) return nullptr;
+  block->fd = driver.state().hold_shared(block->shared);
+  if (block->fd < 0) return nullptr;
   if (!block->backed) return block;
-  const int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-  if (fd < 0) return nullptr;
-  struct stat state_mode {};
-  const bool known = stat(Driver::instance().state().path().c_str(), &state_mode) == 0;
-  const std::size_t size = round_up(block->size, 4096);
-  bool ok = known && fchmod(fd, state_mode.st_mode & 0666) == 0 &&
-            ftruncate(fd, static_cast<off_t>(size)) == 0;
-  void* memory = ok ? mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
-  ok = memory != MAP_FAILED;
+  const int content = driver.state().open_content(block->shared);
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, content, 0);
+  bool ok = memory != MAP_FAILED;
   if (ok) {
     std::memcpy(memory, reinterpret_cast<const void*>(block->base), block->size);
     void* const base = reinterpret_cast<void*>(block->base);
-    ok = mmap(base, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == base;
+    ok = mmap(base, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, content, 0) == base;
     munmap(memory, size);
   }
-  close(fd);
-  if (!ok) unlink(path);
+  if (content >= 0) close(content);
   return ok ? block : nullptr;
 }
 

@@ -32,6 +32,8 @@ struct Block {
   Pool* pool = nullptr;
   unsigned long long id = 0;
   std::uint64_t mapping = 0;  // VMM: the allocation that is mapped here
+  std::uint64_t shared = 0;   // its number among the memory that others can hold
+  int fd = -1;                // with which this process holds it
 };
 
 [[nodiscard]] std::size_t round_up(std::size_t value, std::size_t to);
@@ -44,10 +46,13 @@ void release_range(void* base, std::size_t size);
 void memory_insert(const Block& block);
 [[nodiscard]] Block* memory_find(CUdeviceptr address);
 bool memory_erase(CUdeviceptr base, Block* erased);
+// Lets go of imported memory.
+bool memory_close(CUdeviceptr address);
 
 // What cuMemAlloc and cuMemFree do.
 CUresult memory_allocate(Context* context, std::size_t size, CUdeviceptr* out);
-CUresult memory_free(CUdeviceptr address);
+// Pool memory freed on a stream is free when the stream gets there.
+CUresult memory_free(CUdeviceptr address, Stream* stream = nullptr);
 void memory_release_context(Context* context);
 
 // The bytes behind an address range, or null where there is no content. Sets *bad when the range
@@ -60,7 +65,12 @@ void memory_touch(CUdeviceptr address, std::size_t size);
 // take no host memory for it. False when the range is not one.
 bool memory_forget(CUdeviceptr address, std::size_t size);
 
+// A mapping of a VMM allocation that has no address: a piece of a sparse array. False when there is
+// no such handle.
+bool vmm_hold(CUmemGenericAllocationHandle handle);
+void vmm_drop(CUmemGenericAllocationHandle handle);
+
 // Makes a device block shareable between processes in place; null when it cannot be.
-[[nodiscard]] Block* memory_share(CUdeviceptr address, const char* path);
+[[nodiscard]] Block* memory_share(CUdeviceptr address);
 
 }  // namespace aliquot::standin

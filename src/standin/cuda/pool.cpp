@@ -50,13 +50,34 @@ bool is_pool(Pool* pool) {
   return pools().all.contains(pool) && !pool->destroyed;
 }
 
-CUresult allocate_from(Pool* pool, Context* context, std::size_t size, CUdeviceptr* out) {
+// Freed by other streams than this one, which have not got there: nobody else's to use yet.
+std::uint64_t still_pending(Pool* pool, const LaneRef* own) {
+  std::erase_if(pool->pending, [](const auto& each) { return reached(*each.lane, each.mark); });
+  std::uint64_t sum = 0;
+  for (const PendingFree& each : pool->pending)
+    if (own == nullptr || each.lane.get() != own) sum += each.bytes;
+  return sum;
+}
+
+// What does not fit beside everything that is pending lies where the stream itself freed.
+void reuse_pending(Pool* pool, const LaneRef* own, std::uint64_t used) {
+  const std::uint64_t all = used + still_pending(pool, nullptr);
+  std::uint64_t inside = all > pool->reserved ? all - pool->reserved : 0;
+  for (PendingFree& each : pool->pending) {
+    if (each.lane.get() != own) continue;
+    const std::uint64_t part = std::min(each.bytes, inside);
+    each.bytes -= part;
+    inside -= part;
+  }
+}
+
+CUresult allocate_from(Pool* pool, const Stream* stream, std::size_t size, CUdeviceptr* out) {
   if (out == nullptr || size == 0) return kInvalidValue;
-  if (const CUresult r = pool_take(pool, size); r != kSuccess) return r;
+  if (const CUresult r = pool_take(pool, size, stream); r != kSuccess) return r;
   Block block;
   block.size = size;
   block.kind = BlockKind::pool;
-  block.context = context;
+  block.context = stream->context;
   block.gpu = pool->gpu;
   block.pool = pool;
   block.backed = size <= kBackedLimit;
@@ -72,31 +93,36 @@ CUresult allocate_from(Pool* pool, Context* context, std::size_t size, CUdevicep
 
 }  // namespace
 
-CUresult pool_take(Pool* pool, std::size_t size) {
+CUresult pool_take(Pool* pool, std::size_t size, const Stream* stream) {
   Driver& driver = Driver::instance();
   const std::lock_guard lock(driver.mutex);
   const std::uint64_t used = pool->used + round_up(size, 512);
   if (pool->max_size != 0 && used > pool->max_size) return kOutOfMemory;
-  if (used > pool->reserved) {
-    const std::uint64_t more = round_up(used, kPiece) - pool->reserved;
+  const std::uint64_t needed = used + still_pending(pool, stream->lane.get());
+  if (needed > pool->reserved) {
+    const std::uint64_t more = round_up(needed, kPiece) - pool->reserved;
     if (const CUresult r = driver.charge(pool->gpu, more); r != kSuccess) return r;
     pool->reserved += more;
     pool->reserved_high = std::max(pool->reserved_high, pool->reserved);
   }
+  reuse_pending(pool, stream->lane.get(), used);
   pool->used = used;
   pool->used_high = std::max(pool->used_high, used);
   return kSuccess;
 }
 
-void pool_give_back(Pool* pool, std::size_t size) {
+void pool_give_back(Pool* pool, std::size_t size, Stream* stream) {
   const std::lock_guard lock(Driver::instance().mutex);
   pool->used -= round_up(size, 512);
+  if (stream != nullptr && !drained(stream))
+    pool->pending.push_back({stream->lane, last_mark(*stream), round_up(size, 512)});
   if (pool->destroyed) pool_trim(pool, 0);
 }
 
 void pool_trim(Pool* pool, std::uint64_t keep) {
   const std::lock_guard lock(Driver::instance().mutex);
-  const std::uint64_t wanted = round_up(std::max(pool->used, keep), kPiece);
+  const std::uint64_t busy = pool->used + still_pending(pool, nullptr);
+  const std::uint64_t wanted = round_up(std::max(busy, keep), kPiece);
   if (wanted >= pool->reserved) return;
   Driver::instance().refund(pool->gpu, pool->reserved - wanted);
   pool->reserved = wanted;
@@ -218,7 +244,7 @@ CU_API_STREAM(cuMemAllocAsync, _ptsz, (CUdeviceptr * out, std::size_t size, CUst
   Stream* s = nullptr;
   if (const CUresult r = resolve_stream(stream, &s); r != kSuccess) return r;
   if (s->capture != nullptr) return capture_allocate(s, size, out);
-  return allocate_from(current_pool(s->context->device), s->context, size, out);
+  return allocate_from(current_pool(s->context->device), s, size, out);
 }
 
 CU_API_STREAM(cuMemAllocFromPoolAsync, _ptsz,
@@ -228,14 +254,14 @@ CU_API_STREAM(cuMemAllocFromPoolAsync, _ptsz,
   if (const CUresult r = resolve_stream(stream, &s); r != kSuccess) return r;
   if (!is_pool(pool)) return kInvalidValue;
   if (s->capture != nullptr) return capture_allocate(s, size, out);
-  return allocate_from(pool, s->context, size, out);
+  return allocate_from(pool, s, size, out);
 }
 
 CU_API_STREAM(cuMemFreeAsync, _ptsz, (CUdeviceptr address, CUstream stream), (address, stream)) {
   Stream* s = nullptr;
   if (const CUresult r = resolve_stream(stream, &s); r != kSuccess) return r;
   if (s->capture != nullptr) return capture_free(s, address);
-  return memory_free(address);
+  return memory_free(address, s);
 }
 
 }  // namespace aliquot::standin

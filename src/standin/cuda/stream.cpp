@@ -75,6 +75,7 @@ void forget_done(Stream& stream, const GpuCompute& compute) {
 }  // namespace
 
 Stream::~Stream() {
+  graph_stream_gone(this);
   while (callbacks.load() != 0) nap(1e5);
 }
 
@@ -174,27 +175,31 @@ CUresult synchronize(Stream* stream) {
     return kCaptureUnsupported;
   }
   if (stream->lane) {
-    double mark = 0;
-    {
-      State& state = Driver::instance().state();
-      const State::Guard guard(state);
-      mark = state.gpu(stream->lane->gpu).compute.lanes[stream->lane->lane].submitted;
-    }
-    if (const CUresult r = wait_for(*stream->lane, mark); r != kSuccess) return r;
+    if (const CUresult r = wait_for(*stream->lane, last_mark(*stream)); r != kSuccess) return r;
   }
   while (stream->callbacks.load() != 0) nap(1e5);
   pools_synchronized(stream->context->gpu);
   return Driver::instance().health();
 }
 
-bool drained(Stream* stream) {
-  if (stream->callbacks.load() != 0) return false;
-  if (!stream->lane) return true;
+double last_mark(const Stream& stream) {
+  if (!stream.lane) return 0;
   State& state = Driver::instance().state();
   const State::Guard guard(state);
-  GpuCompute& compute = state.gpu(stream->lane->gpu).compute;
+  return state.gpu(stream.lane->gpu).compute.lanes[stream.lane->lane].submitted;
+}
+
+bool reached(const LaneRef& lane, double mark) {
+  State& state = Driver::instance().state();
+  const State::Guard guard(state);
+  GpuCompute& compute = state.gpu(lane.gpu).compute;
   advance(compute, state.now());
-  return finished(compute, stream->lane->lane, compute.lanes[stream->lane->lane].submitted);
+  return finished(compute, lane.lane, mark);
+}
+
+bool drained(Stream* stream) {
+  if (stream->callbacks.load() != 0) return false;
+  return !stream->lane || reached(*stream->lane, last_mark(*stream));
 }
 
 }  // namespace aliquot::standin

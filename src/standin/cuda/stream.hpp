@@ -46,6 +46,9 @@ CUresult ensure_lane(Stream* stream);
 CUresult wait_for(const LaneRef& lane, double mark);
 CUresult synchronize(Stream* stream);
 [[nodiscard]] bool drained(Stream* stream);
+// The mark at which everything enqueued so far is done; whether a lane has reached one.
+[[nodiscard]] double last_mark(const Stream& stream);
+[[nodiscard]] bool reached(const LaneRef& lane, double mark);
 void sleep_simulated(double ns);
 
 }  // namespace aliquot::standin

@@ -1,6 +1,7 @@
 // Virtual memory management: physical allocations, reserved addresses, and mappings between them.
-// An allocation is paid for by the process that created it, and given back when neither a handle
-// nor a mapping holds it any more.
+// An allocation is attributed to the process that created it while it has a handle or a mapping. It
+// is on the GPU for as long as anybody holds it: importers, and descriptors that were exported
+// (state/shared.cpp).
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -23,8 +24,9 @@ struct Allocation {
   unsigned handles = 1;
   unsigned mappings = 0;
   bool imported = false;
-  int fd = -1;            // shareable content
-  void* bytes = nullptr;  // one mapping that is always there; null: no content
+  std::uint64_t shared = 0;  // its number among the memory that others can hold
+  int fd = -1;               // with which this process holds it
+  void* bytes = nullptr;     // one mapping that is always there; null: no content
 };
 
 struct Vmm {
@@ -41,11 +43,13 @@ Vmm& vmm() {
 // Content for the allocation: shared memory, since it may be mapped at several addresses.
 bool make_content(Allocation& a) {
   if (a.size > kBackedLimit) return true;
-  if (a.fd < 0) {
+  if (a.shared == 0) {
     a.bytes = reserve_range(a.size, true, true);
     return a.bytes != nullptr;
   }
-  void* bytes = mmap(nullptr, a.size, PROT_READ | PROT_WRITE, MAP_SHARED, a.fd, 0);
+  const int fd = Driver::instance().state().open_content(a.shared);
+  void* bytes = mmap(nullptr, a.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (fd >= 0) close(fd);
   if (bytes == MAP_FAILED) return false;
   a.bytes = bytes;
   return true;
@@ -54,10 +58,19 @@ bool make_content(Allocation& a) {
 void drop_if_unused(CUmemGenericAllocationHandle handle) {
   Allocation& a = vmm().allocations.at(handle);
   if (a.handles != 0 || a.mappings != 0) return;
-  if (!a.imported && a.prop.location.type == kLocationDevice)
-    Driver::instance().refund(a.gpu, a.size);
   if (a.bytes != nullptr) munmap(a.bytes, a.size);
   if (a.fd >= 0) close(a.fd);
+  if (a.shared != 0) {
+    State& state = Driver::instance().state();
+    const State::Guard guard(state);
+    if (a.imported)
+      state.note_import(a.shared, Driver::instance().slot(), true);
+    else
+      state.abandon(a.shared);
+    state.reap();
+  } else if (a.prop.location.type == kLocationDevice) {
+    Driver::instance().refund(a.gpu, a.size);
+  }
   vmm().allocations.erase(handle);
 }
 
@@ -67,6 +80,18 @@ Allocation* find(CUmemGenericAllocationHandle handle) {
 }
 
 }  // namespace
+
+bool vmm_hold(CUmemGenericAllocationHandle handle) {
+  Allocation* a = find(handle);
+  if (a == nullptr || a->handles == 0) return false;
+  ++a->mappings;
+  return true;
+}
+
+void vmm_drop(CUmemGenericAllocationHandle handle) {
+  --find(handle)->mappings;
+  drop_if_unused(handle);
+}
 
 CU_API cuMemGetAllocationGranularity(std::size_t* granularity, const CUmemAllocationProp* prop,
                                      int) {
@@ -90,19 +115,19 @@ CU_API cuMemCreate(CUmemGenericAllocationHandle* out, std::size_t size,
     a.gpu = driver.gpu_of(prop->location.id);
     if (const CUresult r = driver.charge(a.gpu, size); r != kSuccess) return r;
   }
-  if ((prop->requestedHandleTypes & kHandlePosixFd) != 0) {
-    char name[64];
-    std::snprintf(name, sizeof name, "aliquot-standin-%u", a.gpu);
-    a.fd = memfd_create(name, MFD_CLOEXEC);
-    if (a.fd >= 0 && ftruncate(a.fd, static_cast<off_t>(size)) != 0) a.size = 0;
-  }
-  if (a.size == 0 || !make_content(a)) {
-    if (on_device) driver.refund(a.gpu, size);
-    if (a.fd >= 0) close(a.fd);
-    return kOutOfMemory;
+  if (on_device && (prop->requestedHandleTypes & kHandlePosixFd) != 0) {
+    State& state = driver.state();
+    const State::Guard guard(state);
+    a.shared = state.share(driver.slot(), a.gpu, size, size);
+    if (a.shared != 0) a.fd = state.hold_shared(a.shared);
   }
   *out = vmm().next++;
-  vmm().allocations[*out] = a;
+  Allocation& made = vmm().allocations[*out] = a;
+  if ((a.shared != 0 && a.fd < 0) || !make_content(made)) {
+    made.handles = 0;
+    drop_if_unused(*out);
+    return kOutOfMemory;
+  }
   return kSuccess;
 }
 
@@ -256,7 +281,7 @@ CU_API cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle hand
   const std::lock_guard lock(driver.mutex);
   const Allocation* a = find(handle);
   if (out == nullptr || a == nullptr || type != kHandlePosixFd || a->fd < 0) return kInvalidValue;
-  const int fd = fcntl(a->fd, F_DUPFD_CLOEXEC, 0);
+  const int fd = driver.state().hold_shared(a->shared);
   if (fd < 0) return kOperatingSystem;
   *static_cast<int*>(out) = fd;
   return kSuccess;
@@ -268,23 +293,21 @@ CU_API cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* out, void* o
   if (const CUresult r = driver.ready(); r != kSuccess) return r;
   if (out == nullptr || type != kHandlePosixFd) return kInvalidValue;
   const int fd = static_cast<int>(reinterpret_cast<std::intptr_t>(os_handle));
-  char link[64];
-  char target[128] = {};
-  std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  unsigned gpu = 0;
-  struct stat info {};
-  if (readlink(link, target, sizeof target - 1) < 0 ||
-      std::sscanf(target, "/memfd:aliquot-standin-%u", &gpu) != 1 ||
-      gpu >= driver.state().gpu_count() || fstat(fd, &info) != 0)
-    return kInvalidValue;
   Allocation a;
+  a.shared = driver.state().shared_of(fd);
+  {
+    const State::Guard guard(driver.state());
+    const Shared* known = driver.state().find_shared(a.shared);
+    if (known == nullptr) return kInvalidValue;
+    a.gpu = known->gpu;
+    a.size = known->bytes;
+    driver.state().note_import(a.shared, driver.slot(), false);
+  }
   a.prop.type = 1;
   a.prop.requestedHandleTypes = kHandlePosixFd;
   a.prop.location = {kLocationDevice, 0};
-  a.gpu = gpu;
-  a.size = static_cast<std::size_t>(info.st_size);
   a.imported = true;
-  a.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  a.fd = driver.state().hold_shared(a.shared);
   const std::lock_guard lock(driver.mutex);
   if (a.fd < 0 || !make_content(a)) return kOperatingSystem;
   *out = vmm().next++;

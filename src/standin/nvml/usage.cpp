@@ -33,11 +33,12 @@ nvmlReturn list(nvmlDevice device, unsigned* count, Info* infos, bool clients_on
   State& s = *nvml_state();
   const Look look(s);
   std::vector<Info> found;
-  for (const Process& p : s.data().processes) {
+  for (int slot = 0; slot < static_cast<int>(kMaxProcesses); ++slot) {
+    const Process& p = s.process(slot);
     if (!uses(p, gpu) || (clients_only && p.kind != Kind::client)) continue;
     Info info{};
     info.pid = static_cast<unsigned>(p.pid);
-    info.usedGpuMemory = p.bytes[gpu];
+    info.usedGpuMemory = s.attributed(slot, gpu);
     if constexpr (requires { info.gpuInstanceId; })
       info.gpuInstanceId = info.computeInstanceId = kNvmlNoInstance;
     found.push_back(info);

@@ -14,6 +14,7 @@ inline constexpr unsigned kMaxGpus = 16;
 inline constexpr unsigned kMaxProcesses = 512;
 inline constexpr unsigned kMaxLanes = 512;
 inline constexpr unsigned kMaxProbes = 32;
+inline constexpr unsigned kMaxShared = 256;
 
 // An event waits in a lane for the moment its mark is reached.
 struct Probe {
@@ -79,25 +80,44 @@ struct Process {
   char name[256];
   std::int32_t server;  // slot, for MPS clients
   std::uint32_t server_generation;
-  std::int32_t fault;  // sticky CUresult
-  double cap;          // active thread fraction
-  std::uint64_t bytes[kMaxGpus];
-  std::uint64_t parked[kMaxGpus];  // bytes, while checkpointed
-  std::uint64_t limit[kMaxGpus];   // MPS pinned memory limit, 0 = none
+  std::int32_t fault;               // sticky CUresult
+  double cap;                       // active thread fraction
+  std::uint64_t bytes[kMaxGpus];    // as NVML attributes them
+  std::uint64_t managed[kMaxGpus];  // managed memory and the like: on the GPU, attributed to nobody
+  std::uint64_t parked[kMaxGpus];   // bytes, while checkpointed
+  std::uint64_t parked_managed[kMaxGpus];
+  std::uint64_t limit[kMaxGpus];  // MPS pinned memory limit, 0 = none
   std::uint32_t contexts[kMaxGpus];
   CheckpointState checkpoint;
-  std::uint32_t shared_files;  // made for other processes to open (State::shared_file)
+  double left;  // when it was found dead; its memory goes a while later
+};
+
+// Memory that others than its owner can hold, by an import or only by a descriptor. It is on the
+// GPU while anybody holds it (state/shared.cpp).
+struct Shared {
+  bool used;
+  bool orphan;  // the owner has let go of it, or is gone: in nobody's bytes
+  std::uint32_t gpu;
+  std::int32_t owner;  // slot
+  std::uint32_t owner_generation;
+  std::uint64_t bytes;
+  std::uint64_t number;   // in the name of its file
+  std::int32_t importer;  // the last one, -1 = none: an orphan is attributed to it
+  std::uint32_t importer_generation;
 };
 
 struct Layout {
   std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t gpu_count;
-  double speed;  // simulated seconds per second
+  double speed;      // simulated seconds per second
+  double linger_ns;  // how long the memory of a dead process stays
   char machine[256];
   char devices[256];  // where the GPUs' files are: this and a number; empty: there are none
   pthread_mutex_t mutex;
   Process processes[kMaxProcesses];
+  std::uint64_t shared_count;  // ever made
+  Shared shared[kMaxShared];
   Gpu gpus[kMaxGpus];
 };
 

@@ -25,6 +25,7 @@ struct Settings {
   std::string machine;  // empty: whatever is there
   std::string devices;  // of a new machine
   double speed = 1;
+  double linger_ns = 0;
   bool shared = false;  // open to every user
   bool own_default = false;
 };
@@ -42,6 +43,8 @@ Settings read_settings() {
   if (const char* speed = std::getenv("ALIQUOT_STANDIN_SPEED"))
     s.speed = std::strtod(speed, nullptr);
   if (!(s.speed > 0)) s.speed = 1;
+  if (const char* linger = std::getenv("ALIQUOT_STANDIN_LINGER"))
+    s.linger_ns = 1e6 * std::strtod(linger, nullptr);
   const char* shared = std::getenv("ALIQUOT_STANDIN_SHARED");
   s.shared = shared != nullptr && std::strcmp(shared, "1") == 0 && !s.own_default;
   return s;
@@ -52,9 +55,11 @@ void set_machine(Layout& layout, const std::vector<const GpuModel*>& gpus,
   const std::string& text = settings.machine;
   std::memset(layout.processes, 0, sizeof layout.processes);
   std::memset(layout.gpus, 0, sizeof layout.gpus);
+  std::memset(layout.shared, 0, sizeof layout.shared);
   std::snprintf(layout.machine, sizeof layout.machine, "%s", text.c_str());
   std::snprintf(layout.devices, sizeof layout.devices, "%s", settings.devices.c_str());
   layout.speed = settings.speed;
+  layout.linger_ns = settings.linger_ns;
   layout.gpu_count = static_cast<std::uint32_t>(gpus.size());
   for (unsigned i = 0; i < gpus.size(); ++i) {
     Gpu& gpu = layout.gpus[i];
@@ -247,14 +252,12 @@ void State::retire(int slot) {
     advance(gpu(g).compute, now());
     drop_client(gpu(g).compute, slot);
   }
-  for (std::uint32_t n = 0; n < p.shared_files; ++n) unlink(shared_file(slot, n).c_str());
+  for (Shared& each : layout_->shared)
+    if (each.used && each.owner == slot && each.owner_generation == p.generation)
+      each.orphan = true;
   const std::uint32_t generation = p.generation + 1;
   p = Process{};
   p.generation = generation;
-}
-
-std::string State::shared_file(int slot, std::uint32_t number) const {
-  return path_ + ".mem." + std::to_string(slot) + "." + std::to_string(number);
 }
 
 bool State::alive(int slot) {
@@ -272,19 +275,37 @@ bool State::alive(int slot) {
 
 void State::reap() {
   for (int slot = 0; slot < static_cast<int>(kMaxProcesses); ++slot)
-    if (process(slot).kind != Kind::free && !alive(slot)) retire(slot);
+    if (process(slot).kind != Kind::free && !alive(slot)) {
+      Process& p = process(slot);
+      // Its work ends at once, its memory a while later.
+      if (p.left == 0 && layout_->linger_ns > 0) {
+        p.left = now();
+        for (unsigned g = 0; g < gpu_count(); ++g) {
+          advance(gpu(g).compute, now());
+          drop_client(gpu(g).compute, slot);
+        }
+      }
+      if (now() - p.left >= layout_->linger_ns) retire(slot);
+    }
+  reap_shared();
 }
 
 int State::find_pid(int pid) {
-  for (int slot = 0; slot < static_cast<int>(kMaxProcesses); ++slot)
-    if (process(slot).kind != Kind::free && process(slot).pid == pid) return slot;
-  return -1;
+  int found = -1;
+  for (int slot = 0; slot < static_cast<int>(kMaxProcesses); ++slot) {
+    const Process& p = process(slot);
+    // After exec an earlier program of the same process may still be leaving.
+    if (p.kind != Kind::free && p.pid == pid && (found < 0 || p.left == 0)) found = slot;
+  }
+  return found;
 }
 
 std::uint64_t State::used(unsigned gpu) {
   std::uint64_t sum = 0;
   for (const Process& p : layout_->processes)
-    if (p.kind != Kind::free) sum += p.bytes[gpu];
+    if (p.kind != Kind::free) sum += p.bytes[gpu] + p.managed[gpu];
+  for (const Shared& each : layout_->shared)
+    if (each.used && each.orphan && each.gpu == gpu) sum += each.bytes;
   return sum;
 }
 
@@ -300,17 +321,17 @@ std::uint64_t State::free_for(int slot, unsigned gpu) {
   return std::min(whole, p.limit[gpu] - std::min(p.limit[gpu], p.bytes[gpu]));
 }
 
-bool State::charge(int slot, unsigned gpu, std::uint64_t bytes) {
+bool State::charge(int slot, unsigned gpu, std::uint64_t bytes, bool managed) {
   if (bytes > free_for(slot, gpu)) {
     reap();
     if (bytes > free_for(slot, gpu)) return false;
   }
-  process(slot).bytes[gpu] += bytes;
+  (managed ? process(slot).managed : process(slot).bytes)[gpu] += bytes;
   return true;
 }
 
-void State::refund(int slot, unsigned gpu, std::uint64_t bytes) {
-  std::uint64_t& held = process(slot).bytes[gpu];
+void State::refund(int slot, unsigned gpu, std::uint64_t bytes, bool managed) {
+  std::uint64_t& held = (managed ? process(slot).managed : process(slot).bytes)[gpu];
   held -= std::min(held, bytes);
 }
 

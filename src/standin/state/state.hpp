@@ -51,9 +51,6 @@ class State {
   // Identifies the machine between processes, whatever path each of them names it by.
   [[nodiscard]] std::string identity() const;
 
-  // The content of memory that a process shares with others.
-  [[nodiscard]] std::string shared_file(int slot, std::uint32_t number) const;
-
   // Takes a slot for this process, or -1 when all are taken. The rest needs the Guard held.
   [[nodiscard]] int enlist(Kind kind);
   void retire(int slot);
@@ -64,13 +61,35 @@ class State {
   [[nodiscard]] std::uint64_t free(unsigned gpu);
   // Free as the process sees it: never more than its own MPS limit leaves.
   [[nodiscard]] std::uint64_t free_for(int slot, unsigned gpu);
-  // All or nothing; dead processes are reaped before it says no.
-  [[nodiscard]] bool charge(int slot, unsigned gpu, std::uint64_t bytes);
-  void refund(int slot, unsigned gpu, std::uint64_t bytes);
+  // All or nothing; dead processes are reaped before it says no. Managed memory is attributed to
+  // nobody.
+  [[nodiscard]] bool charge(int slot, unsigned gpu, std::uint64_t bytes, bool managed = false);
+  void refund(int slot, unsigned gpu, std::uint64_t bytes, bool managed = false);
   // Ends the work of the process and, if it is a client, of every client of its server.
   void fault(int slot, int error);
 
+  // Memory of the process, charged already, becomes memory that others can hold too (shared.cpp);
+  // its number, or 0. It has a file for `size` bytes of content.
+  [[nodiscard]] std::uint64_t share(int slot, unsigned gpu, std::uint64_t bytes, std::size_t size);
+  [[nodiscard]] std::string shared_file(std::uint64_t number) const;
+  [[nodiscard]] Shared* find_shared(std::uint64_t number);
+  // A descriptor that keeps the memory on the GPU until it and its copies are closed everywhere, or
+  // -1; and one of the content. They need no Guard.
+  [[nodiscard]] int hold_shared(std::uint64_t number) const;
+  [[nodiscard]] int open_content(std::uint64_t number) const;
+  // The number of the memory that a descriptor holds, or 0.
+  [[nodiscard]] std::uint64_t shared_of(int fd) const;
+  // The process imports it, or holds no import any more.
+  void note_import(std::uint64_t number, int slot, bool ends);
+  // What NVML shows for the process: its own, and what it imported and nobody owns any more.
+  [[nodiscard]] std::uint64_t attributed(int slot, unsigned gpu);
+  // The owner holds it no longer; others may.
+  void abandon(std::uint64_t number);
+  void forget_shared(std::uint64_t number) const;  // its files
+
  private:
+  [[nodiscard]] std::string holders_of(std::uint64_t number) const;
+  void reap_shared();
   State(Layout* layout, int fd, std::string path)
       : layout_(layout), fd_(fd), path_(std::move(path)) {}
 
