@@ -105,12 +105,19 @@ struct aliquot_use {
   uint64_t waited_ns;      /* time spent at the closed gate */
   uint64_t refusals;       /* allocations refused because of the limit */
   uint32_t waiting;        /* threads that wait at the gate now */
-  uint32_t imports;        /* memory of other processes opened; the owner pays */
+  uint32_t imports;        /* memory of other processes that it has open. While there is any in the
+                              job, each process counts with at least what NVML attributes to it:
+                              memory whose owner let go of it is attributed to an importer */
   uint32_t in_wait;        /* threads that wait for the GPU, in the driver */
   uint32_t busy;           /* thousandths of the time in which the GPU has work of it between two
                               launches; 0: not known */
   uint64_t launch_ns;      /* how long a launch takes by itself, on average; 0: not known */
-  uint64_t reserved[4];
+  uint64_t unattributed;   /* of `charged`: what NVML attributes to nobody (managed memory, memory
+                              that only a descriptor holds) */
+  uint64_t exported;       /* of `charged`: what a descriptor would keep on the GPU if the process
+                              ended now */
+  uint64_t room; /* of `context`: not taken yet, kept for what the driver takes by itself */
+  uint64_t reserved[1];
 };
 
 struct aliquot_slot {
@@ -130,7 +137,9 @@ struct aliquot_past {
   uint64_t refusals;
   uint64_t waited_ns;
   uint64_t peak_bytes; /* highest sum of `charged` over all slots */
-  uint64_t reserved[3];
+  uint64_t orphaned; /* bytes that descriptors of processes that are gone may hold; counted against
+                        the limit until no process that did not register has one */
+  uint64_t reserved[2];
 };
 
 struct aliquot_usage {

@@ -2,7 +2,9 @@
 // call it, give the reservation back if it did not.
 #include <cerrno>
 
+#include "enforce/mappings.hpp"
 #include "enforce/memory.hpp"
+#include "enforce/overhead.hpp"
 #include "enforce/patience.hpp"
 #include "enforce/reset.hpp"
 
@@ -47,17 +49,21 @@ void refund_locked(int gpu, std::uint64_t size) {
 bool charge_once(int gpu, std::uint64_t size, BlockKind kind) {
   if (gpu < 0) return false;
   const Hold hold(lock);
-  return kind == block_managed ? reserve(gpu, round_up(size, kGranularity))
-                               : charge_locked(gpu, size);
+  if (kind != block_managed) return charge_locked(gpu, size);
+  if (!reserve(gpu, round_up(size, kGranularity))) return false;
+  add_unattributed(gpu, round_up(size, kGranularity));
+  return true;
+}
+
+void release_managed(int gpu, std::uint64_t size) {
+  release(gpu, round_up(size, kGranularity));
+  remove_unattributed(gpu, round_up(size, kGranularity));
 }
 
 bool charge(int gpu, std::uint64_t size, BlockKind kind = block_device) {
   look_for_overhead(gpu);
-  if (charge_once(gpu, size, kind)) return true;
-  squeeze(gpu);
-  if (charge_once(gpu, size, kind)) return true;
-  count_refusal(gpu);
-  return false;
+  return persevere(gpu, [&] { return charge_once(gpu, size, kind) ? kSuccess : kRefused; }) ==
+         kSuccess;
 }
 
 void uncharge(int gpu, std::uint64_t size, BlockKind kind = block_device) {
@@ -140,10 +146,15 @@ CUresult free_tracked(std::uint64_t key, CUresult (*call)(std::uint64_t)) {
   const bool known = untrack(key, &record);
   const CUresult r = call(key);
   if (!known) return r;
-  if (r != kSuccess)
+  if (r != kSuccess) {
     put_back(record);
-  else
-    refund(record);
+    return r;
+  }
+  const std::uint64_t bytes = round_up(record.size, kGranularity);
+  const bool kept = record.kind == block_device && keep_exported(key, record.gpu, bytes);
+  // A descriptor of a small piece holds the slab with it.
+  if (kept && record.size <= kSmallLimit) reserve_anyway(record.gpu, bytes);
+  if (!kept || record.size <= kSmallLimit) refund(record);
   return r;
 }
 
@@ -196,11 +207,8 @@ bool current_gpu(int* gpu, CUcontext* context) {
 
 bool reserve_or_squeeze(int gpu, std::uint64_t bytes, bool context) {
   if (!context) look_for_overhead(gpu);
-  if (reserve(gpu, bytes, context)) return true;
-  squeeze(gpu);
-  if (reserve(gpu, bytes, context)) return true;
-  count_refusal(gpu);
-  return false;
+  return persevere(gpu, [&] { return reserve(gpu, bytes, context) ? kSuccess : kRefused; }) ==
+         kSuccess;
 }
 
 void track(std::uint64_t key, std::uint64_t size, int gpu, BlockKind kind, std::uint64_t owner) {
@@ -225,7 +233,7 @@ void refund(const Record& record) {
   }
   const Hold hold(lock);
   if (record.kind == block_managed)
-    release(record.gpu, round_up(record.size, kGranularity));
+    release_managed(record.gpu, record.size);
   else
     refund_locked(record.gpu, record.size);
 }
@@ -241,7 +249,7 @@ void context_gone(CUcontext context) {
     }
     blocks.remove_at(i);
     if (record.kind == block_managed)
-      release(record.gpu, round_up(record.size, kGranularity));
+      release_managed(record.gpu, record.size);
     else
       refund_locked(record.gpu, record.size);
   }
@@ -319,14 +327,18 @@ ALIQUOT_HOOK cuMipmappedArrayCreate(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR*
 ALIQUOT_HOOK cuArrayDestroy(CUarray array) {
   if (!governed()) return real::cuArrayDestroy(array);
   return free_tracked(reinterpret_cast<std::uintptr_t>(array), [](std::uint64_t key) {
-    return real::cuArrayDestroy(reinterpret_cast<CUarray>(key));
+    const CUresult r = real::cuArrayDestroy(reinterpret_cast<CUarray>(key));
+    if (r == kSuccess) bindings_array_gone(reinterpret_cast<CUarray>(key));
+    return r;
   });
 }
 
 ALIQUOT_HOOK cuMipmappedArrayDestroy(CUarray array) {
   if (!governed()) return real::cuMipmappedArrayDestroy(array);
   return free_tracked(reinterpret_cast<std::uintptr_t>(array), [](std::uint64_t key) {
-    return real::cuMipmappedArrayDestroy(reinterpret_cast<CUarray>(key));
+    const CUresult r = real::cuMipmappedArrayDestroy(reinterpret_cast<CUarray>(key));
+    if (r == kSuccess) bindings_array_gone(reinterpret_cast<CUarray>(key));
+    return r;
   });
 }
 

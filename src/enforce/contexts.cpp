@@ -1,7 +1,9 @@
 // Contexts cost memory before anything is allocated. A guess is reserved, the context made, and the
-// guess replaced by what NVML then counts for this process; without NVML the guess stays.
+// guess replaced by what NVML then counts for this process; without NVML the guess stays. With the
+// first one on a GPU goes the room for what the driver will take by itself (overhead.hpp).
 #include "enforce/memory.hpp"
 #include "enforce/nvml.hpp"
+#include "enforce/overhead.hpp"
 #include "enforce/patience.hpp"
 #include "enforce/reset.hpp"
 
@@ -9,24 +11,31 @@ namespace aliquot::enforce {
 namespace {
 
 constexpr std::uint64_t kGreenGuess = 64ULL << 20;
-constexpr std::uint64_t kMostBelieved = 16ULL << 30;
+// Of a context the card has so much more than NVML attributes to the process (H200, driver 580).
+constexpr std::uint64_t kHidden = 8ULL << 20;
 
-enum ContextKind : std::uint32_t { context_own, context_primary };
+enum ContextKind : std::uint32_t { context_own = 0, context_primary = 1, context_measured = 2 };
 
-constexpr std::uint64_t kLookEvery = 1'000'000'000;  // ns
-
-std::uint64_t overhead[ALIQUOT_MAX_GPUS];  // charged as context, beyond the contexts' own cost
-std::uint64_t looked_at[ALIQUOT_MAX_GPUS];
 Lock lock;       // over the making of contexts: the driver makes one at a time anyway
 Table contexts;  // key: the context; size: its cost; owner: the device
+
+unsigned contexts_on(int gpu) {
+  unsigned count = 0;
+  for (std::size_t i = 0; i < contexts.places(); ++i)
+    if (contexts.at(i).key != 0 && contexts.at(i).gpu == gpu) ++count;
+  return count;
+}
 
 void forget(const Record& record) {
   // The primary context has its handle for ever; its blocks are gone all the same.
   const auto context = reinterpret_cast<CUcontext>(record.key);
   context_gone(context);
   release(record.gpu, record.size, true);
-  if (record.gpu >= 0)
-    release(record.gpu, __atomic_exchange_n(&overhead[record.gpu], 0, __ATOMIC_RELAXED), true);
+  if ((record.kind & context_measured) != 0) remove_unattributed(record.gpu, kHidden);
+  if (record.gpu >= 0 && contexts_on(record.gpu) == 0) {
+    room_ends(record.gpu);
+    forget_functions();
+  }
   settle_pools();
 }
 
@@ -49,6 +58,8 @@ CUresult make(CUcontext* out, CUdevice device, ContextKind kind, std::uint64_t g
   std::uint64_t after = 0;
   const std::uint64_t plain = plain_bytes(gpu);
   const bool can_measure = nvml_own_bytes(gpu, &before);
+  // Pools outlive a context that is reset, and are attributed again with the next one.
+  if (before < plain) before = plain;
   if (!reserve_or_squeeze(gpu, guess, true)) return kOutOfMemory;
   const CUresult r = insist(create);
   if (r != kSuccess) {
@@ -56,17 +67,27 @@ CUresult make(CUcontext* out, CUdevice device, ContextKind kind, std::uint64_t g
     return r;
   }
   std::uint64_t cost = guess;
-  if (can_measure && nvml_own_bytes(gpu, &after) && after > before &&
-      after - before < kMostBelieved && plain == plain_bytes(gpu))
-    cost = after - before;
-  if (!settle_context(gpu, guess, cost)) {
+  const bool measured =
+      can_measure && nvml_own_bytes(gpu, &after) && after > before && plain == plain_bytes(gpu);
+  if (measured) cost = after - before + kHidden;
+  std::uint64_t room =
+      gpu < 0 || contexts_on(gpu) != 0 ? 0 : room_for(gpu, cost > guess ? cost - guess : 0);
+  // Where the job is nearly full, less room does.
+  while (!settle_context(gpu, guess, cost + room)) {
+    if (room > kLeastRoom) {
+      room = room / 2 > kLeastRoom ? room / 2 : kLeastRoom;
+      continue;
+    }
     (void)destroy(*out);
     release(gpu, guess, true);
     count_refusal(gpu);
     return kOutOfMemory;
   }
+  if (room != 0) room_kept(gpu, room);
+  if (measured) add_unattributed(gpu, kHidden);
   (void)contexts.insert({reinterpret_cast<std::uintptr_t>(*out), cost,
-                         static_cast<std::uint64_t>(device), gpu, kind});
+                         static_cast<std::uint64_t>(device), gpu,
+                         static_cast<std::uint32_t>(kind) | (measured ? context_measured : 0U)});
   return r;
 }
 
@@ -101,7 +122,7 @@ constexpr std::size_t kNowhere = SIZE_MAX;
 std::size_t find_primary(CUdevice device) {
   for (std::size_t i = 0; i < contexts.places(); ++i) {
     const Record& record = contexts.at(i);
-    if (record.key != 0 && record.kind == context_primary &&
+    if (record.key != 0 && (record.kind & context_primary) != 0 &&
         record.owner == static_cast<std::uint64_t>(device))
       return i;
   }
@@ -128,28 +149,7 @@ CUresult leave_primary(CUdevice device, bool reset, Call call) {
 
 void reset_contexts() {
   lock = {};
-  for (int gpu = 0; gpu < ALIQUOT_MAX_GPUS; ++gpu) overhead[gpu] = looked_at[gpu] = 0;
   contexts.reset();
-}
-
-void look_for_overhead(int gpu) {
-  const aliquot_use* use = own_use(gpu);
-  if (use == nullptr) return;
-  const std::uint64_t now = now_ns();
-  std::uint64_t last = __atomic_load_n(&looked_at[gpu], __ATOMIC_RELAXED);
-  if (now - last < kLookEvery || !__atomic_compare_exchange_n(&looked_at[gpu], &last, now, false,
-                                                              __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-    return;
-  // Everything is charged before the driver takes it and uncharged after it gave it back. So what
-  // NVML counts beyond the greater of two looks at the charge is the driver's own.
-  const std::uint64_t before = __atomic_load_n(&use->charged, __ATOMIC_ACQUIRE);
-  std::uint64_t counted = 0;
-  if (!nvml_own_bytes(gpu, &counted)) return;
-  const std::uint64_t after = __atomic_load_n(&use->charged, __ATOMIC_ACQUIRE);
-  const std::uint64_t charged = before > after ? before : after;
-  if (counted <= charged || counted - charged > kMostBelieved) return;
-  reserve_anyway(gpu, counted - charged, true);
-  (void)__atomic_add_fetch(&overhead[gpu], counted - charged, __ATOMIC_RELAXED);
 }
 
 ALIQUOT_HOOK cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice device) {

@@ -25,7 +25,9 @@ using CUmempool = void*;
 using CUgraph = void*;
 using CUgraphNode = void*;
 using CUgraphExec = void*;
-using CUfunction = void*;
+using CUfunction = void*;  // or a CUkernel
+using CUmodule = void*;
+using CUlibrary = void*;
 
 // The handle that means the thread's own stream in every entry point.
 inline const CUstream kPerThreadStream = reinterpret_cast<CUstream>(2);
@@ -59,11 +61,25 @@ struct CUmemLocation {
 };
 inline constexpr int kLocationDevice = 1;
 
-struct CUmemAllocationProp {
+struct CUmemAllocationProp {  // made here
   int type;
   int requestedHandleTypes;
   CUmemLocation location;
+  void* win32HandleMetaData;
+  unsigned char allocFlags[8];
 };
+struct CUarrayMapInfo {
+  int resourceType;
+  void* resource;
+  int subresourceType;
+  std::uint64_t subresource[4];
+  int memOperationType;
+  int memHandleType;
+  CUmemHandle memHandle;
+  unsigned long long offset;
+  unsigned deviceBitMask, flags, reserved[2];
+};
+static_assert(sizeof(CUarrayMapInfo) == 96);
 struct CUmemPoolProps {
   int allocType;
   int handleTypes;
@@ -85,6 +101,8 @@ struct CUDA_MEM_ALLOC_NODE_PARAMS {  // made here
 };
 inline constexpr int kNodeGraph = 4;
 inline constexpr int kNodeMemAlloc = 10;
+inline constexpr int kNodeMemFree = 11;
+inline constexpr std::size_t kEdgeDataBytes = 8;
 inline constexpr int kGraphUsedCurrent = 0;
 inline constexpr int kGraphReservedCurrent = 2;
 

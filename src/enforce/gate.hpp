@@ -94,7 +94,7 @@ CUresult pass_wait(CUstream stream, bool all, Call call) {
   const bool waits = gate_waits(stream);
   const CUresult r = call();
   gate_synchronized(stream, all, waits, r == kSuccess);
-  if (r == kSuccess) settle_pools();
+  if (r == kSuccess) pools_waited(stream, all);
   return r;
 }
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "enforce/find_grant.hpp"
+#include "enforce/nvml.hpp"
 #include "enforce/process.hpp"
 #include "enforce/reset.hpp"
 
@@ -39,6 +40,7 @@ struct Grant {
   ino_t inode = 0;
   std::uint64_t held[ALIQUOT_MAX_GPUS] = {};  // what the slot should say
   std::uint64_t held_context[ALIQUOT_MAX_GPUS] = {};
+  std::uint64_t details[ALIQUOT_MAX_GPUS][detail_count] = {};
 };
 
 Grant grant;
@@ -199,6 +201,8 @@ void bury(int index) {
     store(past.launches, past.launches + last.launches);
     store(past.refusals, past.refusals + last.refusals);
     store(past.waited_ns, past.waited_ns + last.waited_ns);
+    store(past.orphaned,
+          past.orphaned + (last.exported < last.charged ? last.exported : last.charged));
   }
   __atomic_store_n(&slot.pid, 0, __ATOMIC_RELEASE);
 }
@@ -207,6 +211,16 @@ void sweep() {
   const int count = slots_in_use();
   for (int i = 0; i < count; ++i)
     if (i != grant.slot && grant.usage->slots[i].pid != 0 && is_dead(i)) bury(i);
+}
+
+void write_details(int gpu) {
+  aliquot_use& use = grant.usage->slots[grant.slot].gpus[gpu];
+  const std::uint64_t* own = grant.details[gpu];
+  store(use.unattributed, load(own[detail_unattributed]));
+  store(use.exported, load(own[detail_exported]));
+  store(use.room, load(own[detail_room]));
+  __atomic_store_n(&use.imports, static_cast<std::uint32_t>(load(own[detail_imports])),
+                   __ATOMIC_RELEASE);
 }
 
 bool take_slot() {
@@ -228,6 +242,7 @@ bool take_slot() {
                        __ATOMIC_RELEASE);
     grant.slot = i;
     grant.generation = slot.generation;
+    for (int g = 0; g < ALIQUOT_MAX_GPUS; ++g) write_details(g);
     return true;
   }
   return false;
@@ -254,11 +269,40 @@ bool keep_slot() {
   return slot_is_ours() || take_slot();
 }
 
-std::uint64_t sum(int gpu) {
-  std::uint64_t total = 0;
+// What NVML attributes to processes, where the job's share memory.
+struct Attributed {
+  NvmlProcess all[kMostNvmlProcesses];
+  unsigned count = 0;
+
+  [[nodiscard]] std::uint64_t to(int pid) const {
+    for (unsigned i = 0; i < count; ++i)
+      if (static_cast<int>(all[i].pid) == pid) return all[i].bytes;
+    return 0;
+  }
+};
+
+// Without the lock: it asks the driver.
+void ask(int gpu, Attributed* attributed) {
+  bool shared = false;
   const int count = slots_in_use();
   for (int i = 0; i < count; ++i)
-    if (grant.usage->slots[i].pid != 0) total += load(grant.usage->slots[i].gpus[gpu].charged);
+    shared |= __atomic_load_n(&grant.usage->slots[i].gpus[gpu].imports, __ATOMIC_ACQUIRE) != 0;
+  attributed->count = shared ? nvml_processes(gpu, attributed->all) : 0;
+}
+
+std::uint64_t sum(int gpu, const Attributed* attributed = nullptr) {
+  std::uint64_t total = load(grant.usage->past[gpu].orphaned);
+  const int count = slots_in_use();
+  for (int i = 0; i < count; ++i) {
+    const aliquot_slot& slot = grant.usage->slots[i];
+    if (slot.pid == 0) continue;
+    const std::uint64_t charged = load(slot.gpus[gpu].charged);
+    const std::uint64_t seen =
+        attributed == nullptr || attributed->count == 0 || slot.pid_ns != own_pid_namespace()
+            ? 0
+            : attributed->to(slot.pid) + load(slot.gpus[gpu].unattributed);
+    total += charged > seen ? charged : seen;
+  }
   return total;
 }
 
@@ -299,14 +343,29 @@ void child_starts() {
   grant.slot = -1;
   std::memset(grant.held, 0, sizeof grant.held);
   std::memset(grant.held_context, 0, sizeof grant.held_context);
+  std::memset(grant.details, 0, sizeof grant.details);
   forget_own_process();
   reset_modules();
 }
 
-bool within_limit(int gpu, std::uint64_t bytes) {
+// A process that left descriptors of memory behind counts for them until nobody can have them: the
+// job's other users of the GPU count with what NVML attributes to them anyhow.
+bool is_registered(int pid) {
+  const int count = slots_in_use();
+  for (int i = 0; i < count; ++i)
+    if (grant.usage->slots[i].pid == pid) return true;
+  return false;
+}
+
+void forget_orphans(int gpu) {
+  std::uint64_t& orphaned = grant.usage->past[gpu].orphaned;
+  if (load(orphaned) != 0 && !others_hold_descriptors(is_registered)) store(orphaned, 0);
+}
+
+bool within_limit(int gpu, std::uint64_t bytes, const Attributed& attributed) {
   const std::uint64_t limit = grant.limits->gpus[gpu].memory_bytes;
   if (limit == 0) return true;
-  const std::uint64_t used = sum(gpu);
+  const std::uint64_t used = sum(gpu, &attributed);
   return used <= limit && bytes <= limit - used;
 }
 
@@ -325,11 +384,14 @@ void add(int gpu, std::uint64_t bytes, bool context) {
 bool add_if_allowed(int gpu, std::uint64_t bytes, bool context, bool always) {
   const KeepErrno keep;
   if (!grant_ready() || gpu < 0) return false;
+  Attributed attributed;
+  ask(gpu, &attributed);
   if (!lock_usage()) return false;
   bool fits = keep_slot();
-  if (fits && !within_limit(gpu, bytes)) {
+  if (fits && !within_limit(gpu, bytes, attributed)) {
     sweep();
-    fits = within_limit(gpu, bytes);
+    forget_orphans(gpu);
+    fits = within_limit(gpu, bytes, attributed);
   }
   if (fits || always) add(gpu, bytes, context);
   unlock_usage();
@@ -425,15 +487,28 @@ std::uint64_t context_guess(int gpu) {
 
 std::uint64_t job_bytes(int gpu) {
   const KeepErrno keep;
-  if (!grant_ready() || gpu < 0 || !lock_usage()) return 0;
+  if (!grant_ready() || gpu < 0) return 0;
+  Attributed attributed;
+  ask(gpu, &attributed);
+  if (!lock_usage()) return 0;
   sweep();
-  const std::uint64_t total = sum(gpu);
+  const std::uint64_t total = sum(gpu, &attributed);
   unlock_usage();
   return total;
 }
 
 std::uint64_t limit_of(int gpu) {
   return gpu < 0 || !grant_ready() ? 0 : grant.limits->gpus[gpu].memory_bytes;
+}
+
+bool others_import(int gpu) {
+  if (!grant_ready() || gpu < 0) return false;
+  const int count = slots_in_use();
+  for (int i = 0; i < count; ++i)
+    if (i != grant.slot && grant.usage->slots[i].pid != 0 &&
+        __atomic_load_n(&grant.usage->slots[i].gpus[gpu].imports, __ATOMIC_ACQUIRE) != 0)
+      return true;
+  return false;
 }
 
 void count_refusal(int gpu) {
@@ -455,6 +530,14 @@ unsigned launching_processes(int gpu) {
   }
   return count == 0 ? 1 : count;
 }
+
+void add_detail(Detail which, int gpu, std::uint64_t more) {
+  if (gpu < 0) return;
+  (void)__atomic_add_fetch(&grant.details[gpu][which], more, __ATOMIC_ACQ_REL);
+  if (own_use(gpu) != nullptr) write_details(gpu);
+}
+
+void remove_detail(Detail which, int gpu, std::uint64_t less) { add_detail(which, gpu, 0 - less); }
 
 aliquot_use* own_use(int gpu) {
   if (gpu < 0 || grant.slot < 0 || !slot_is_ours()) return nullptr;

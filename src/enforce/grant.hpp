@@ -38,6 +38,19 @@ std::uint64_t context_guess(int gpu);
 std::uint64_t job_bytes(int gpu);
 std::uint64_t limit_of(int gpu);
 void count_refusal(int gpu);
+// Whether another process of the job has memory of others open.
+bool others_import(int gpu);
+
+// What the slot tells about the bytes that are charged.
+enum Detail : int {
+  detail_imports,
+  detail_unattributed,
+  detail_exported,
+  detail_room,
+  detail_count
+};
+void add_detail(Detail which, int gpu, std::uint64_t more);
+void remove_detail(Detail which, int gpu, std::uint64_t less);
 
 // Processes of the job with something in flight on the GPU, as they say; at least one.
 unsigned launching_processes(int gpu);

@@ -1,6 +1,7 @@
 // Every way to start work on the GPU, and every way to wait for it.
 #include "enforce/flight.hpp"
 #include "enforce/gate.hpp"
+#include "enforce/overhead.hpp"
 
 namespace aliquot::enforce {
 namespace {
@@ -9,7 +10,7 @@ namespace {
 CUresult asked(CUresult r, CUstream stream) {
   if (r == kSuccess && grant_wanted()) {
     gate_synchronized(stream, false, false, true);
-    settle_pools();
+    pools_waited(stream, false);
   }
   return r;
 }
@@ -21,7 +22,9 @@ ALIQUOT_HOOK cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
                             void** params, void** extra) {
   bind();
   return pass_gate(stream, launch_kernel, [=] {
-    return real::cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+    return with_code(f, [=] {
+      return real::cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+    });
   });
 }
 
@@ -30,22 +33,26 @@ ALIQUOT_HOOK cuLaunchKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigne
                                  void** params, void** extra) {
   bind();
   return pass_gate(own_stream(stream), launch_kernel, [=] {
-    return real::cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+    return with_code(f, [=] {
+      return real::cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+    });
   });
 }
 
 ALIQUOT_HOOK cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** params,
                               void** extra) {
   bind();
-  return pass_gate(config == nullptr ? nullptr : config->hStream, launch_kernel,
-                   [=] { return real::cuLaunchKernelEx(config, f, params, extra); });
+  return pass_gate(config == nullptr ? nullptr : config->hStream, launch_kernel, [=] {
+    return with_code(f, [=] { return real::cuLaunchKernelEx(config, f, params, extra); });
+  });
 }
 
 ALIQUOT_HOOK cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction f, void** params,
                                    void** extra) {
   bind();
-  return pass_gate(own_stream(config == nullptr ? nullptr : config->hStream), launch_kernel,
-                   [=] { return real::cuLaunchKernelEx_ptsz(config, f, params, extra); });
+  return pass_gate(own_stream(config == nullptr ? nullptr : config->hStream), launch_kernel, [=] {
+    return with_code(f, [=] { return real::cuLaunchKernelEx_ptsz(config, f, params, extra); });
+  });
 }
 
 ALIQUOT_HOOK cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
@@ -53,7 +60,9 @@ ALIQUOT_HOOK cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, u
                                        CUstream stream, void** params) {
   bind();
   return pass_gate(stream, launch_kernel, [=] {
-    return real::cuLaunchCooperativeKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params);
+    return with_code(f, [=] {
+      return real::cuLaunchCooperativeKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params);
+    });
   });
 }
 
@@ -62,7 +71,10 @@ ALIQUOT_HOOK cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned gx, unsigned 
                                             CUstream stream, void** params) {
   bind();
   return pass_gate(own_stream(stream), launch_kernel, [=] {
-    return real::cuLaunchCooperativeKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream, params);
+    return with_code(f, [=] {
+      return real::cuLaunchCooperativeKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared, stream,
+                                                  params);
+    });
   });
 }
 
@@ -77,7 +89,8 @@ ALIQUOT_HOOK cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches, 
 
 ALIQUOT_HOOK cuLaunch(CUfunction f) {
   bind();
-  return pass_gate(nullptr, launch_kernel, [=] { return real::cuLaunch(f); });
+  return pass_gate(nullptr, launch_kernel,
+                   [=] { return with_code(f, [=] { return real::cuLaunch(f); }); });
 }
 
 ALIQUOT_HOOK cuLaunchGrid(CUfunction f, int width, int height) {
@@ -155,12 +168,18 @@ ALIQUOT_HOOK cuEventQuery(CUevent event) {
 ALIQUOT_HOOK cuStreamDestroy(CUstream stream) {
   bind();
   flight_stream_gone(stream);
+  pools_stream_gone(stream);
+  graphs_stream_gone(stream);
+  bindings_stream_gone(stream);
   return real::cuStreamDestroy(stream);
 }
 
 ALIQUOT_HOOK cuStreamDestroy_v2(CUstream stream) {
   bind();
   flight_stream_gone(stream);
+  pools_stream_gone(stream);
+  graphs_stream_gone(stream);
+  bindings_stream_gone(stream);
   return real::cuStreamDestroy_v2(stream);
 }
 

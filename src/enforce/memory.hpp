@@ -2,6 +2,8 @@
 // file of its own (blocks, pools, mappings, contexts); they share these.
 #pragma once
 
+#include <initializer_list>
+
 #include "enforce/driver.hpp"
 #include "enforce/grant.hpp"
 #include "enforce/table.hpp"
@@ -28,11 +30,28 @@ bool current_gpu(int* gpu, CUcontext* context);
 bool stream_gpu(CUstream stream, int* gpu, CUdevice* device);
 bool is_capturing(CUstream stream);
 
-// Runs before a refusal: unused memory in pools and graphs goes back to the driver, as the driver
-// itself does when it runs out.
+// Run before a refusal, as the driver itself does when it runs out: unused memory in pools and
+// graphs goes back to the driver (squeeze); frees that wait for their stream are waited for, within
+// reason, and then it is squeezed again (make_room).
 void squeeze(int gpu);
-// reserve, and after a squeeze once more; counts the refusal.
+void make_room(int gpu);
+// reserve, and after each of these once more; counts the refusal.
 bool reserve_or_squeeze(int gpu, std::uint64_t bytes, bool context = false);
+
+// Tries, helps and tries again, until it is not refused any more; counts the refusal.
+inline constexpr CUresult kRefused = -1;
+template <class Attempt>
+CUresult persevere(int gpu, Attempt attempt) {
+  CUresult r = attempt();
+  for (void (*help)(int) : {squeeze, make_room}) {
+    if (r != kRefused) return r;
+    help(gpu);
+    r = attempt();
+  }
+  if (r != kRefused) return r;
+  count_refusal(gpu);
+  return kOutOfMemory;
+}
 
 // Blocks (blocks.cpp): memory of cuMemAlloc and its like, arrays included.
 void track(std::uint64_t key, std::uint64_t size, int gpu, BlockKind kind, std::uint64_t owner);
@@ -43,16 +62,31 @@ void refund(const Record& record);
 // The context is gone, and with it its blocks.
 void context_gone(CUcontext context);
 
-// Pools and graphs (pools.cpp).
+// Pools (pools.cpp).
 extern bool pools_used;
 void settle_pools();
 void pool_block_freed(const Record& record);
+// Makes a charge what it should be. False, and charged all the same, when that passes the limit.
+bool change_charge(int gpu, std::uint64_t* charged, std::uint64_t wanted);
+// The program waited for the stream, or with all for everything in its context.
+void pools_waited(CUstream stream, bool all);
+// A stream that is gone cannot be waited for.
+void pools_stream_gone(CUstream stream);
+// Whether the stream has got to its end, within a time.
+bool wait_for_stream(CUstream stream, std::uint64_t until_ns);
+
+// What graphs allocate when they run (graphs.cpp).
+void settle_graphs();
+void trim_graphs(int gpu);
+void wait_for_graphs(int gpu, std::uint64_t until_ns);
+void graphs_stream_gone(CUstream stream);
 CUresult with_graph_memory(CUgraphExec exec, CUresult (*call)(CUgraphExec, CUstream),
                            CUstream stream);
 
-// Memory the driver took by itself since (code, printf buffers): added to what contexts cost, as
-// NVML counts it. Looks at most once a second (contexts.cpp).
-void look_for_overhead(int gpu);
+// Sparse arrays (bindings.cpp).
+void bindings_array_gone(CUarray array);
+void bindings_stream_gone(CUstream stream);
+void look_at_bindings();
 
 // Before a context may end: the gate's events in it must not be asked any more (gate.cpp).
 void gate_context_ends(CUcontext context);

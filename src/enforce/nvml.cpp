@@ -98,15 +98,19 @@ int gpu_of(Device device) {
 
 using List = Return (*)(Device, unsigned*, ProcessInfo*);
 
-bool find_self(List list, Device device, std::uint64_t* bytes) {
-  constexpr unsigned kMost = 256;
-  ProcessInfo found[kMost];
-  unsigned count = kMost;
+// Adds what a list says to those that are known already, each process once.
+bool add_list(List list, Device device, NvmlProcess* all, unsigned* known) {
+  ProcessInfo found[kMostNvmlProcesses];
+  unsigned count = kMostNvmlProcesses;
   if (list == nullptr || list(device, &count, found) != kNvmlSuccess) return false;
-  const auto self = static_cast<unsigned>(getpid());
-  for (unsigned i = 0; i < count && i < kMost; ++i)
-    if (found[i].pid == self && found[i].bytes != kUnknownBytes && found[i].bytes > *bytes)
-      *bytes = found[i].bytes;
+  for (unsigned i = 0; i < count && i < kMostNvmlProcesses; ++i) {
+    if (found[i].bytes == kUnknownBytes) continue;
+    unsigned place = 0;
+    while (place < *known && all[place].pid != found[i].pid) ++place;
+    if (place == kMostNvmlProcesses) continue;
+    if (place == *known) all[(*known)++] = {found[i].pid, 0};
+    if (found[i].bytes > all[place].bytes) all[place].bytes = found[i].bytes;
+  }
   return true;
 }
 
@@ -158,7 +162,10 @@ bool bind_nvml() {
   return true;
 }
 
-bool nvml_own_bytes(int gpu, std::uint64_t* bytes) {
+namespace {
+
+// False when NVML cannot say.
+bool list_processes(int gpu, NvmlProcess* out, unsigned* count) {
   const KeepErrno keep;
   const aliquot_limits* limits = grant_limits();
   if (gpu < 0 || limits == nullptr || failed) return false;
@@ -182,10 +189,28 @@ bool nvml_own_bytes(int gpu, std::uint64_t* bytes) {
   uuid_text(limits->gpus[gpu].uuid, uuid);
   Device device = nullptr;
   if (nvml.by_uuid(uuid, &device) != kNvmlSuccess) return false;
-  *bytes = 0;
-  const bool plain = find_self(nvml.compute, device, bytes);
-  const bool mps = find_self(nvml.mps, device, bytes);
+  *count = 0;
+  const bool plain = add_list(nvml.compute, device, out, count);
+  const bool mps = add_list(nvml.mps, device, out, count);
   return plain || mps;
+}
+
+}  // namespace
+
+bool nvml_own_bytes(int gpu, std::uint64_t* bytes) {
+  NvmlProcess all[kMostNvmlProcesses];
+  unsigned count = 0;
+  if (!list_processes(gpu, all, &count)) return false;
+  *bytes = 0;
+  const auto self = static_cast<unsigned>(getpid());
+  for (unsigned i = 0; i < count; ++i)
+    if (all[i].pid == self) *bytes = all[i].bytes;
+  return true;
+}
+
+unsigned nvml_processes(int gpu, NvmlProcess* out) {
+  unsigned count = 0;
+  return list_processes(gpu, out, &count) ? count : 0;
 }
 
 }  // namespace aliquot::enforce

@@ -15,4 +15,13 @@ bool bind_nvml();
 // False when it cannot say.
 bool nvml_own_bytes(int gpu, std::uint64_t* bytes);
 
+// Every process that NVML sees on the GPU, and what it attributes to it; how many, 0 when it cannot
+// say.
+struct NvmlProcess {
+  unsigned pid;
+  std::uint64_t bytes;
+};
+inline constexpr unsigned kMostNvmlProcesses = 256;
+unsigned nvml_processes(int gpu, NvmlProcess* out);
+
 }  // namespace aliquot::enforce

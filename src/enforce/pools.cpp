@@ -1,24 +1,41 @@
-// Memory that the driver keeps in stock: pools, and what graphs allocate when they run. Charged for
-// what is reserved, not for what is used. Growth is reserved before the call that may cause it;
-// after the call the driver says what it really reserved. Stock shrinks at synchronisation, so that
-// is where it is looked at again.
-#include <sys/mman.h>
+// Memory that the driver keeps in stock: pools. Charged for what is reserved, not for what is used.
+// Growth is reserved before the call that may cause it; after the call the driver says what it
+// really reserved. Stock shrinks at synchronisation, so that is where it is looked at again. What
+// is freed on a stream serves others only when the stream has got there: until then a pool grows
+// for them, though it says that nothing is used (measured).
+#include <time.h>
 
+#include "enforce/descriptors.hpp"
+#include "enforce/mappings.hpp"
 #include "enforce/memory.hpp"
+#include "enforce/overhead.hpp"
 #include "enforce/patience.hpp"
 #include "enforce/reset.hpp"
 
 namespace aliquot::enforce {
 namespace {
 
-enum PoolKind : std::uint32_t { pool_live, pool_destroyed };
+enum PoolKind : std::uint32_t { pool_live, pool_destroyed, pool_imported, pool_left };
+
+// The name under which the descriptors of a pool are followed: no number of an allocation.
+std::uint64_t name_of(const Record& pool) { return pool.key | 1ULL << 63; }
+
+constexpr std::uint64_t kExported = 1;  // as `owner` of a live pool
 
 Lock lock;    // held over the driver's call: what is reserved must not move in between
 Table pools;  // key: the pool; size: charged; owner: bytes still allocated from a destroyed one
-Table execs;  // key: graph + GPU; size: what its allocation nodes need
-std::uint64_t graph_charged[ALIQUOT_MAX_GPUS];
-CUdevice graph_device[ALIQUOT_MAX_GPUS];
-bool graphs_used[ALIQUOT_MAX_GPUS];
+
+// Bytes freed on streams since these were last waited for.
+struct Pending {
+  CUstream stream;
+  int gpu;
+  std::uint64_t bytes;
+};
+constexpr std::size_t kMostPending = 64;
+Pending pending[kMostPending];
+std::size_t pending_count = 0;
+
+constexpr std::uint64_t kPatience = 10'000'000'000;  // ns, for frees under way
 
 std::uint64_t attribute(CUmempool pool, int which, std::uint64_t otherwise) {
   std::uint64_t value = 0;
@@ -27,90 +44,100 @@ std::uint64_t attribute(CUmempool pool, int which, std::uint64_t otherwise) {
 
 CUmempool handle_of(const Record& pool) { return reinterpret_cast<CUmempool>(pool.key); }
 
-// Makes the charge what it should be. False, and charged all the same, when that passes the limit.
-bool change_charge(int gpu, std::uint64_t* charged, std::uint64_t wanted) {
-  bool fits = true;
-  if (wanted < *charged)
-    release(gpu, *charged - wanted);
-  else if (wanted > *charged && !reserve(gpu, wanted - *charged)) {
-    reserve_anyway(gpu, wanted - *charged);
-    fits = false;
-  }
-  *charged = wanted;
-  return fits;
+// A pool that was exported and then destroyed is on the GPU while an importer has it, attributed to
+// nobody. Which one it is cannot be told: any import counts.
+bool is_left(const Record& pool) {
+  return others_import(pool.gpu) || OpenDescriptors().any(name_of(pool));
 }
 
 bool settle(Record* pool) {
+  if (pool->kind == pool_left) return true;
   const std::uint64_t reserved =
       pool->kind == pool_destroyed ? round_up(pool->owner, kPoolPiece)
                                    : attribute(handle_of(*pool), kPoolReservedCurrent, pool->size);
   return change_charge(pool->gpu, &pool->size, reserved);
 }
 
-void settle_graphs(int gpu) {
-  if (!graphs_used[gpu]) return;
-  std::uint64_t reserved = 0;
-  if (real::cuDeviceGetGraphMemAttribute(graph_device[gpu], kGraphReservedCurrent, &reserved) ==
-      kSuccess)
-    (void)change_charge(gpu, &graph_charged[gpu], reserved);
-}
-
 void settle_all() {
-  for (std::size_t i = 0; i < pools.places(); ++i)
-    if (pools.at(i).key != 0) (void)settle(&pools.at(i));
-  for (int gpu = 0; gpu < ALIQUOT_MAX_GPUS; ++gpu) settle_graphs(gpu);
-}
-
-void squeeze_locked(int gpu) {
-  const RelaxedCapture relaxed;
-  for (std::size_t i = 0; i < pools.places(); ++i) {
-    const Record& pool = pools.at(i);
-    if (pool.key != 0 && pool.gpu == gpu && pool.kind == pool_live)
-      (void)real::cuMemPoolTrimTo(handle_of(pool), 0);
+  for (std::size_t i = 0; i < pools.places();) {
+    Record& pool = pools.at(i);
+    if (pool.key == 0 || pool.kind != pool_left || is_left(pool)) {
+      if (pool.key != 0) (void)settle(&pool);
+      ++i;
+      continue;
+    }
+    release(pool.gpu, pool.size);
+    remove_unattributed(pool.gpu, pool.size);
+    pools.remove_at(i);
   }
-  if (graphs_used[gpu]) (void)real::cuDeviceGraphMemTrim(graph_device[gpu]);
-  settle_all();
 }
 
-bool reserve_growth(int gpu, std::uint64_t bytes) {
-  if (reserve(gpu, bytes)) return true;
-  squeeze_locked(gpu);
-  if (reserve(gpu, bytes)) return true;
-  count_refusal(gpu);
-  return false;
+void drop_pending(std::size_t i) { pending[i] = pending[--pending_count]; }
+
+void forget_pending(CUstream stream) {
+  for (std::size_t i = 0; i < pending_count;)
+    if (pending[i].stream == stream)
+      drop_pending(i);
+    else
+      ++i;
 }
 
-// How much a pool may grow when so much more is taken from it.
-std::uint64_t growth(const Record& pool, std::uint64_t size) {
-  const std::uint64_t used = attribute(handle_of(pool), kPoolUsedCurrent, 0);
+void note_pending(CUstream stream, int gpu, std::uint64_t bytes) {
+  for (std::size_t i = 0; i < pending_count; ++i)
+    if (pending[i].stream == stream && pending[i].gpu == gpu) {
+      pending[i].bytes += bytes;
+      return;
+    }
+  // So many streams at once: the first is taken to have got there.
+  if (pending_count == kMostPending) drop_pending(0);
+  pending[pending_count++] = {stream, gpu, bytes};
+}
+
+bool has_ended(CUstream stream) {
+  const RelaxedCapture relaxed;
+  return !is_capturing(stream) && real::cuStreamQuery(stream) == kSuccess;
+}
+
+std::uint64_t pending_elsewhere(int gpu, CUstream stream) {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < pending_count; ++i)
+    if (pending[i].gpu == gpu && pending[i].stream != stream) sum += pending[i].bytes;
+  return sum;
+}
+
+// How much a pool may grow when so much more is taken from it on that stream.
+std::uint64_t growth(const Record& pool, std::uint64_t size, CUstream stream) {
+  const std::uint64_t used =
+      attribute(handle_of(pool), kPoolUsedCurrent, 0) + pending_elsewhere(pool.gpu, stream);
   const std::uint64_t wanted = used + round_up(size, kSmallPiece);
   if (wanted < used) return UINT64_MAX / 2;
   return wanted <= pool.size ? 0 : round_up(wanted, kPoolPiece) - pool.size;
 }
 
+// Reserves what the pool may grow by; looks at which frees are over before it says no.
+bool reserve_growth(const Record& pool, std::uint64_t size, CUstream stream, std::uint64_t* more) {
+  *more = growth(pool, size, stream);
+  if (reserve(pool.gpu, *more)) return true;
+  for (std::size_t i = 0; i < pending_count;)
+    if (has_ended(pending[i].stream))
+      drop_pending(i);
+    else
+      ++i;
+  *more = growth(pool, size, stream);
+  return reserve(pool.gpu, *more);
+}
+
 template <class Call>
-CUresult allocate(CUmempool handle, int gpu, CUdeviceptr* out, std::uint64_t size, CUstream stream,
-                  Call call) {
+CUresult allocate_once(CUmempool handle, int gpu, CUdeviceptr* out, std::uint64_t size,
+                       CUstream stream, Call call) {
   const Hold hold(lock);
   __atomic_store_n(&pools_used, true, __ATOMIC_RELAXED);
   const auto key = reinterpret_cast<std::uintptr_t>(handle);
   if (pools.find(key) == nullptr && !pools.insert({key, 0, 0, gpu, pool_live})) return kOutOfMemory;
   Record* pool = pools.find(key);
   (void)settle(pool);
-  std::uint64_t more = growth(*pool, size);
-  if (more != 0) {
-    if (!reserve_growth(gpu, more)) return kOutOfMemory;
-    // A squeeze may have made it smaller meanwhile: then it may grow by more.
-    const std::uint64_t now = growth(*pool, size);
-    if (now > more) {
-      if (!reserve(gpu, now - more)) {
-        release(gpu, more);
-        count_refusal(gpu);
-        return kOutOfMemory;
-      }
-      more = now;
-    }
-  }
+  std::uint64_t more = 0;
+  if (!reserve_growth(*pool, size, stream, &more)) return kRefused;
   pool->size += more;
   const CUresult r = insist(call);
   const bool fits = settle(pool);
@@ -119,12 +146,18 @@ CUresult allocate(CUmempool handle, int gpu, CUdeviceptr* out, std::uint64_t siz
     // It grew by more than pools do. Give it back at once.
     (void)real::cuMemFreeAsync(*out, stream);
     (void)real::cuStreamSynchronize(stream);
-    squeeze_locked(gpu);
-    count_refusal(gpu);
-    return kOutOfMemory;
+    (void)real::cuMemPoolTrimTo(handle, 0);
+    (void)settle(pool);
+    return kRefused;
   }
   track(*out, size, gpu, block_pool, key);
   return r;
+}
+
+template <class Call>
+CUresult allocate(CUmempool handle, int gpu, CUdeviceptr* out, std::uint64_t size, CUstream stream,
+                  Call call) {
+  return persevere(gpu, [&] { return allocate_once(handle, gpu, out, size, stream, call); });
 }
 
 template <class Call>
@@ -157,77 +190,19 @@ CUresult allocate_from(CUmempool pool, CUdeviceptr* out, std::size_t size, CUstr
 }
 
 template <class Call>
-CUresult free_async(CUdeviceptr address, Call call) {
+CUresult free_async(CUdeviceptr address, CUstream stream, Call call) {
   Record record{};
   const bool known = untrack(address, &record);
   const CUresult r = call();
   if (!known) return r;
-  if (r == kSuccess)
-    refund(record);
-  else
+  if (r != kSuccess) {
     put_back(record);
-  return r;
-}
-
-// ---- graphs -----------------------------------------------------------------------------------
-
-constexpr int kDeepest = 8;
-
-// Not from the program's malloc, which may be what called us.
-void* scratch(std::size_t size) {
-  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return memory == MAP_FAILED ? nullptr : memory;
-}
-
-void add_needs(CUgraph graph, std::uint64_t* needs, int depth) {
-  std::size_t count = 0;
-  if (depth > kDeepest || real::cuGraphGetNodes(graph, nullptr, &count) != kSuccess) return;
-  constexpr std::size_t kMost = 1U << 20;
-  if (count == 0 || count > kMost) return;
-  CUgraphNode few[64];
-  CUgraphNode* all = few;
-  void* memory = nullptr;
-  const std::size_t room = count;
-  if (room > 64) {
-    memory = scratch(room * sizeof(CUgraphNode));
-    if (memory == nullptr) return;
-    all = static_cast<CUgraphNode*>(memory);
+    return r;
   }
-  if (real::cuGraphGetNodes(graph, all, &count) == kSuccess)
-    for (std::size_t i = 0; i < count; ++i) {
-      int type = -1;
-      if (real::cuGraphNodeGetType(all[i], &type) != kSuccess) continue;
-      if (type == kNodeGraph) {
-        CUgraph child = nullptr;
-        if (real::cuGraphChildGraphNodeGetGraph(all[i], &child) == kSuccess)
-          add_needs(child, needs, depth + 1);
-      }
-      CUDA_MEM_ALLOC_NODE_PARAMS params{};
-      if (type != kNodeMemAlloc || real::cuGraphMemAllocNodeGetParams(all[i], &params) != kSuccess)
-        continue;
-      const int gpu = gpu_of_device(params.poolProps.location.id);
-      if (gpu < 0) continue;
-      needs[gpu] += round_up(params.bytesize, kGranularity);
-      graph_device[gpu] = params.poolProps.location.id;
-    }
-  if (memory != nullptr) (void)munmap(memory, room * sizeof(CUgraphNode));
-}
-
-template <class Call>
-CUresult instantiate(CUgraphExec* out, CUgraph graph, Call call) {
-  const bool ours = governed();
-  const CUresult r = call();
-  if (!ours || r != kSuccess || out == nullptr) return r;
+  refund(record);
+  if (record.kind != block_pool) return r;
   const Hold hold(lock);
-  std::uint64_t needs[ALIQUOT_MAX_GPUS] = {};
-  add_needs(graph, needs, 0);
-  for (int gpu = 0; gpu < ALIQUOT_MAX_GPUS; ++gpu)
-    if (needs[gpu] != 0) {
-      const auto key = reinterpret_cast<std::uintptr_t>(*out) + static_cast<unsigned>(gpu);
-      (void)execs.insert({key, needs[gpu], 0, gpu, 0});
-      graphs_used[gpu] = true;
-      __atomic_store_n(&pools_used, true, __ATOMIC_RELAXED);
-    }
+  note_pending(stream, record.gpu, round_up(record.size, kSmallPiece));
   return r;
 }
 
@@ -238,21 +213,87 @@ bool pools_used = false;
 void reset_pools() {
   lock = {};
   pools.reset();
-  execs.reset();
   pools_used = false;
-  for (int gpu = 0; gpu < ALIQUOT_MAX_GPUS; ++gpu) {
-    graph_charged[gpu] = 0;
-    graphs_used[gpu] = false;
+  pending_count = 0;
+}
+
+bool change_charge(int gpu, std::uint64_t* charged, std::uint64_t wanted) {
+  bool fits = true;
+  if (wanted < *charged)
+    release(gpu, *charged - wanted);
+  else if (wanted > *charged && !reserve(gpu, wanted - *charged)) {
+    reserve_anyway(gpu, wanted - *charged);
+    fits = false;
   }
+  *charged = wanted;
+  return fits;
 }
 
 void squeeze(int gpu) {
-  if (gpu < 0 || !__atomic_load_n(&pools_used, __ATOMIC_RELAXED)) return;
+  if (gpu < 0) return;
+  look_at_bindings();
+  look_at_exports();
+  const RelaxedCapture relaxed;
+  if (__atomic_load_n(&pools_used, __ATOMIC_RELAXED)) {
+    const Hold hold(lock);
+    for (std::size_t i = 0; i < pools.places(); ++i) {
+      const Record& pool = pools.at(i);
+      if (pool.key != 0 && pool.gpu == gpu && pool.kind == pool_live)
+        (void)real::cuMemPoolTrimTo(handle_of(pool), 0);
+    }
+    settle_all();
+  }
+  trim_graphs(gpu);
+}
+
+bool wait_for_stream(CUstream stream, std::uint64_t until_ns) {
+  for (;;) {
+    if (has_ended(stream)) return true;
+    if (now_ns() >= until_ns) return false;
+    const timespec pause{0, 200'000};
+    (void)nanosleep(&pause, nullptr);
+  }
+}
+
+void make_room(int gpu) {
+  const std::uint64_t until = now_ns() + kPatience;
+  CUstream streams[kMostPending];
+  std::size_t count = 0;
+  {
+    const Hold hold(lock);
+    for (std::size_t i = 0; i < pending_count; ++i)
+      if (pending[i].gpu == gpu) streams[count++] = pending[i].stream;
+  }
+  // Without the lock: what a stream waits for may be another thread of this program.
+  for (std::size_t i = 0; i < count; ++i)
+    if (wait_for_stream(streams[i], until)) pools_stream_gone(streams[i]);
+  wait_for_graphs(gpu, until);
+  squeeze(gpu);
+}
+
+void pools_stream_gone(CUstream stream) {
+  if (!__atomic_load_n(&pools_used, __ATOMIC_RELAXED)) return;
   const Hold hold(lock);
-  squeeze_locked(gpu);
+  forget_pending(stream);
+}
+
+void pools_waited(CUstream stream, bool all) {
+  int gpu = kNoGpu;
+  CUcontext context = nullptr;
+  if (__atomic_load_n(&pools_used, __ATOMIC_RELAXED)) {
+    if (all && !current_gpu(&gpu, &context)) all = false;
+    const Hold hold(lock);
+    for (std::size_t i = 0; i < pending_count;)
+      if (all ? pending[i].gpu == gpu : pending[i].stream == stream)
+        drop_pending(i);
+      else
+        ++i;
+  }
+  settle_pools();
 }
 
 void settle_pools() {
+  settle_graphs();
   if (!__atomic_load_n(&pools_used, __ATOMIC_RELAXED)) return;
   const Hold hold(lock);
   settle_all();
@@ -270,9 +311,19 @@ void pool_block_freed(const Record& record) {
 }
 
 bool stream_gpu(CUstream stream, int* gpu, CUdevice* device) {
-  // A stream of another context than the current one is rare; the driver then wants that one.
-  (void)stream;
   if (real::cuCtxGetDevice(device) != kSuccess) return false;
+  // A stream may be of another context than the current one. The first three handles are not.
+  CUcontext current = nullptr;
+  CUcontext its = nullptr;
+  if (reinterpret_cast<std::uintptr_t>(stream) >
+          reinterpret_cast<std::uintptr_t>(kPerThreadStream) &&
+      real::cuStreamGetCtx(stream, &its) == kSuccess &&
+      real::cuCtxGetCurrent(&current) == kSuccess && its != nullptr && its != current &&
+      real::cuCtxPushCurrent_v2(its) == kSuccess) {
+    const CUresult r = real::cuCtxGetDevice(device);
+    (void)real::cuCtxPopCurrent_v2(&its);
+    if (r != kSuccess) return false;
+  }
   *gpu = gpu_of_device(*device);
   return true;
 }
@@ -280,38 +331,6 @@ bool stream_gpu(CUstream stream, int* gpu, CUdevice* device) {
 bool is_capturing(CUstream stream) {
   int status = kCaptureNone;
   return real::cuStreamIsCapturing(stream, &status) != kSuccess || status != kCaptureNone;
-}
-
-// Runs a graph, reserving first what its allocations may add to the stock.
-CUresult with_graph_memory(CUgraphExec exec, CUresult (*call)(CUgraphExec, CUstream),
-                           CUstream stream) {
-  if (execs.size() == 0) return call(exec, stream);
-  const Hold hold(lock);
-  bool any = false;
-  bool fits = true;
-  for (int gpu = 0; gpu < ALIQUOT_MAX_GPUS && fits; ++gpu) {
-    const Record* need =
-        execs.find(reinterpret_cast<std::uintptr_t>(exec) + static_cast<unsigned>(gpu));
-    if (need == nullptr) continue;
-    any = true;
-    settle_graphs(gpu);
-    std::uint64_t used = 0;
-    (void)real::cuDeviceGetGraphMemAttribute(graph_device[gpu], kGraphUsedCurrent, &used);
-    const std::uint64_t wanted = used + need->size;
-    if (wanted <= graph_charged[gpu]) continue;
-    const std::uint64_t more = wanted - graph_charged[gpu];
-    fits = reserve_growth(gpu, more);
-    if (!fits) break;
-    graph_charged[gpu] += more;
-    // A squeeze may have taken the stock away meanwhile.
-    if (wanted > graph_charged[gpu]) {
-      fits = reserve(gpu, wanted - graph_charged[gpu]);
-      if (fits) graph_charged[gpu] = wanted;
-    }
-  }
-  const CUresult r = fits ? call(exec, stream) : kOutOfMemory;
-  if (any) settle_all();
-  return r;
 }
 
 // ---- the entry points -------------------------------------------------------------------------
@@ -343,12 +362,13 @@ ALIQUOT_HOOK cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* out, std::size_t size, CU
 
 ALIQUOT_HOOK cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
   const auto call = [&] { return real::cuMemFreeAsync(address, stream); };
-  return governed() ? free_async(address, call) : call();
+  return governed() ? free_async(address, stream, call) : call();
 }
 
 ALIQUOT_HOOK cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
   const auto call = [&] { return real::cuMemFreeAsync_ptsz(address, stream); };
-  return governed() ? free_async(address, call) : call();
+  return governed() ? free_async(address, stream == nullptr ? kPerThreadStream : stream, call)
+                    : call();
 }
 
 ALIQUOT_HOOK cuMemPoolCreate(CUmempool* out, const CUmemPoolProps* props) {
@@ -368,9 +388,24 @@ ALIQUOT_HOOK cuMemPoolDestroy(CUmempool pool) {
   if (!governed()) return real::cuMemPoolDestroy(pool);
   const Hold hold(lock);
   const std::uint64_t used = attribute(pool, kPoolUsedCurrent, 0);
-  const CUresult r = real::cuMemPoolDestroy(pool);
   Record* known = pools.find(reinterpret_cast<std::uintptr_t>(pool));
+  if (known != nullptr) (void)settle(known);
+  const CUresult r = real::cuMemPoolDestroy(pool);
   if (r != kSuccess || known == nullptr) return r;
+  if (known->kind == pool_imported) {
+    Record gone{};
+    remove_detail(detail_imports, known->gpu, 1);
+    (void)pools.remove(known->key, &gone);
+    return r;
+  }
+  if (known->owner == kExported && known->size != 0 && is_left(*known)) {
+    // Under another key: the driver may give the handle to a new pool.
+    Record left{};
+    (void)pools.remove(known->key, &left);
+    add_unattributed(left.gpu, left.size);
+    (void)pools.insert({name_of(left), left.size, 0, left.gpu, pool_left});
+    return r;
+  }
   // What is still allocated keeps its memory until it is freed, and cannot be asked for any more.
   known->kind = pool_destroyed;
   known->owner = used;
@@ -387,62 +422,32 @@ ALIQUOT_HOOK cuMemPoolTrimTo(CUmempool pool, std::size_t keep) {
   return r;
 }
 
-ALIQUOT_HOOK cuDeviceGraphMemTrim(CUdevice device) {
+ALIQUOT_HOOK cuMemPoolExportToShareableHandle(void* out, CUmempool pool, int type,
+                                              unsigned long long flags) {
+  constexpr int kPosixDescriptor = 1;
   const bool ours = governed();
-  const CUresult r = real::cuDeviceGraphMemTrim(device);
-  if (ours) settle_pools();
-  return r;
-}
-
-ALIQUOT_HOOK cuGraphInstantiate(CUgraphExec* out, CUgraph graph, CUgraphNode* node, char* log,
-                                std::size_t size) {
-  return instantiate(out, graph,
-                     [&] { return real::cuGraphInstantiate(out, graph, node, log, size); });
-}
-
-ALIQUOT_HOOK cuGraphInstantiate_v2(CUgraphExec* out, CUgraph graph, CUgraphNode* node, char* log,
-                                   std::size_t size) {
-  return instantiate(out, graph,
-                     [&] { return real::cuGraphInstantiate_v2(out, graph, node, log, size); });
-}
-
-ALIQUOT_HOOK cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph graph,
-                                         unsigned long long flags) {
-  return instantiate(out, graph,
-                     [&] { return real::cuGraphInstantiateWithFlags(out, graph, flags); });
-}
-
-ALIQUOT_HOOK cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph, void* params) {
-  return instantiate(out, graph,
-                     [&] { return real::cuGraphInstantiateWithParams(out, graph, params); });
-}
-
-ALIQUOT_HOOK cuGraphInstantiateWithParams_ptsz(CUgraphExec* out, CUgraph graph, void* params) {
-  return instantiate(out, graph,
-                     [&] { return real::cuGraphInstantiateWithParams_ptsz(out, graph, params); });
-}
-
-ALIQUOT_HOOK cuGraphExecDestroy(CUgraphExec exec) {
-  const bool ours = governed();
-  const CUresult r = real::cuGraphExecDestroy(exec);
-  if (!ours || r != kSuccess || execs.size() == 0) return r;
+  const CUresult r = real::cuMemPoolExportToShareableHandle(out, pool, type, flags);
+  if (!ours || r != kSuccess || type != kPosixDescriptor) return r;
   const Hold hold(lock);
-  for (unsigned gpu = 0; gpu < ALIQUOT_MAX_GPUS; ++gpu) {
-    Record gone{};
-    (void)execs.remove(reinterpret_cast<std::uintptr_t>(exec) + gpu, &gone);
-  }
-  settle_all();
+  Record* known = pools.find(reinterpret_cast<std::uintptr_t>(pool));
+  if (known == nullptr || known->kind != pool_live) return r;
+  known->owner = kExported;
+  follow_descriptor(*static_cast<int*>(out), name_of(*known));
   return r;
 }
 
-ALIQUOT_HOOK cuGraphUpload(CUgraphExec exec, CUstream stream) {
-  return governed() ? with_graph_memory(exec, real::cuGraphUpload, stream)
-                    : real::cuGraphUpload(exec, stream);
-}
-
-ALIQUOT_HOOK cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream) {
-  return governed() ? with_graph_memory(exec, real::cuGraphUpload_ptsz, stream)
-                    : real::cuGraphUpload_ptsz(exec, stream);
+ALIQUOT_HOOK cuMemPoolImportFromShareableHandle(CUmempool* out, void* os_handle, int type,
+                                                unsigned long long flags) {
+  const bool ours = governed();
+  const CUresult r = real::cuMemPoolImportFromShareableHandle(out, os_handle, type, flags);
+  int gpu = kNoGpu;
+  CUcontext context = nullptr;
+  if (!ours || r != kSuccess || !current_gpu(&gpu, &context)) return r;
+  const Hold hold(lock);
+  __atomic_store_n(&pools_used, true, __ATOMIC_RELAXED);
+  if (pools.insert({reinterpret_cast<std::uintptr_t>(*out), 0, 0, gpu, pool_imported}))
+    add_detail(detail_imports, gpu, 1);
+  return r;
 }
 
 }  // namespace aliquot::enforce

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace aliquot::enforce {
@@ -43,7 +44,52 @@ bool read_stat(const char* path, ProcessState* state) {
   return true;
 }
 
+struct Entry {  // as the kernel writes them
+  std::uint64_t inode;
+  std::int64_t next;
+  std::uint16_t length;
+  unsigned char type;
+  char name[1];
+};
+
+// Calls it with the number that each entry of a folder is named by, until it says true. Not with
+// opendir, which takes memory from the program's malloc.
+template <class Each>
+bool any_number(const char* folder, Each each) {
+  const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return false;
+  alignas(Entry) char buffer[4096];
+  bool found = false;
+  long length = 0;
+  while (!found && (length = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0)
+    for (long at = 0; at < length && !found;) {
+      const auto* entry = reinterpret_cast<const Entry*>(buffer + at);
+      at += entry->length;
+      if (entry->name[0] >= '0' && entry->name[0] <= '9') found = each(std::atoi(entry->name));
+    }
+  (void)close(fd);
+  return found;
+}
+
+bool holds_descriptors(int pid) {
+  char folder[40];
+  (void)std::snprintf(folder, sizeof folder, "/proc/%d/fd", pid);
+  return any_number(folder, [pid](int fd) {
+    char link[64];
+    char target[256];
+    (void)std::snprintf(link, sizeof link, "/proc/%d/fd/%d", pid, fd);
+    const ssize_t length = readlink(link, target, sizeof target - 1);
+    if (length <= 0) return false;
+    target[length] = '\0';
+    return std::strstr(target, "nvidia") != nullptr || std::strncmp(target, "/dmabuf", 7) == 0;
+  });
+}
+
 }  // namespace
+
+bool others_hold_descriptors(bool (*is_known)(int pid)) {
+  return any_number("/proc", [=](int pid) { return !is_known(pid) && holds_descriptors(pid); });
+}
 
 bool read_process(int pid, ProcessState* state) {
   char path[40];

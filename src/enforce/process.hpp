@@ -18,4 +18,8 @@ std::uint64_t own_pid_namespace();
 // After fork.
 void forget_own_process();
 
+// Whether a process that is not among those given has a descriptor of the driver's open, or of
+// memory that it exported. Looks at all processes that this one may look into.
+bool others_hold_descriptors(bool (*is_known)(int pid));
+
 }  // namespace aliquot::enforce

@@ -11,6 +11,10 @@ void reset_mappings();
 void reset_contexts();
 void reset_gate();
 void reset_nvml();
+void reset_overhead();
+void reset_graphs();
+void reset_bindings();
+void reset_modules_loaded();
 
 inline void reset_modules() {
   reset_driver();
@@ -20,6 +24,10 @@ inline void reset_modules() {
   reset_contexts();
   reset_gate();
   reset_nvml();
+  reset_overhead();
+  reset_graphs();
+  reset_bindings();
+  reset_modules_loaded();
 }
 
 }  // namespace aliquot::enforce

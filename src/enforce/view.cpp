@@ -1,6 +1,7 @@
 #include "enforce/view.hpp"
 
 #include "enforce/memory.hpp"
+#include "enforce/overhead.hpp"
 
 namespace aliquot::enforce {
 namespace {
@@ -20,6 +21,8 @@ View share_view(int gpu, std::uint64_t free, std::uint64_t total) {
   const std::uint64_t shown = limit < total ? limit : total;
   std::uint64_t least = left < free ? left : free;
   if (least > shown) least = shown;
+  // What is promised can be had in one piece of any kind: whole pieces of a pool.
+  least = least / kPoolPiece * kPoolPiece;
   return {shown, least, true};
 }
 
@@ -33,6 +36,7 @@ ALIQUOT_HOOK cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total) {
   CUcontext context = nullptr;
   if (r != kSuccess || !current_gpu(&gpu, &context)) return r;
   settle_pools();
+  look_for_overhead(gpu);
   const View view = share_view(gpu, real_free, real_total);
   if (free_bytes != nullptr) *free_bytes = view.free;
   if (total != nullptr) *total = view.total;

@@ -90,7 +90,8 @@ std::uint64_t Job::charged(unsigned index) {
     lock.l_start = static_cast<off_t>(i);
     lock.l_len = 1;
     EXPECT_EQ(fcntl(fd_, F_GETLK, &lock), 0);
-    if (lock.l_type != F_UNLCK) sum += usage_->slots[i].gpus[index].charged;
+    const aliquot_use& use = usage_->slots[i].gpus[index];
+    if (lock.l_type != F_UNLCK) sum += use.charged - use.room;
   }
   return sum;
 }
@@ -108,7 +109,11 @@ aliquot_use Job::use(unsigned index) {
   for (std::uint32_t i = 0; i < usage_->high_water; ++i) {
     const aliquot_use& use = usage_->slots[i].gpus[index];
     sum.charged += use.charged;
-    sum.context += use.context;
+    sum.context += use.context - use.room;
+    sum.room += use.room;
+    sum.imports += use.imports;
+    sum.exported += use.exported;
+    sum.unattributed += use.unattributed;
     sum.gpu_ns += use.gpu_ns;
     sum.launches += use.launches;
     sum.launched += use.launched;

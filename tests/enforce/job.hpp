@@ -36,9 +36,10 @@ class Job {
   [[nodiscard]] aliquot_board& board() { return *board_; }
   void beat();
 
-  // Over the living processes, by the record locks, as the daemon sees it.
+  // Over the living processes, by the record locks, as the daemon sees it; without the room that is
+  // kept for what the driver takes by itself.
   [[nodiscard]] std::uint64_t charged(unsigned index = 0);
-  // Over all slots, dead ones included: what the library holds against the limit.
+  // Over all slots, dead ones and rooms included: what the library holds against the limit.
   [[nodiscard]] std::uint64_t total(unsigned index = 0);
   [[nodiscard]] aliquot_use use(unsigned index = 0);  // sums over all slots
 

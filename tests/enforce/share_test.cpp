@@ -52,7 +52,7 @@ class Shares : public testing::Test {
     for (const unsigned gpu : gpus) {
       const fs::path board = root_ / ("board" + std::to_string(gpu));
       ASSERT_TRUE(node::LeaseBoard::open(board));
-      spec.gpus.push_back({GpuId(uuid(gpu)), gib(8), Compute(100) * percent,
+      spec.gpus.push_back({GpuId(uuid(gpu)), gib(10), Compute(100) * percent,
                            node::LeasePlace{board, static_cast<std::uint32_t>(id.value())}});
     }
     const auto folder = node::GrantFolder::create(root_, spec);

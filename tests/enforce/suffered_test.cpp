@@ -127,7 +127,7 @@ TEST(Suffered, memory_of_a_moved_slot_becoming_invisible) {
   EXPECT_EQ(job.charged(), machine.used_by(victims[2]->pid()));
   Victim another(&job);
   ASSERT_EQ(another.begin(), 0);
-  EXPECT_EQ(job.total(), machine.used(0));
+  EXPECT_EQ(job.total() - job.use().room, machine.used(0));
   EXPECT_EQ(another.tell("alloc " + std::to_string(kGiB)), kOutOfMemory);
 }
 
@@ -254,8 +254,8 @@ TEST(Process, killed_gives_everything_back_also_as_a_zombie) {
   Victim heir(&job);
   ASSERT_EQ(heir.begin(), 0);
   EXPECT_EQ(heir.tell("alloc " + std::to_string(kGiB)), 0);
-  EXPECT_EQ(job.total(), machine.used(0));
-  EXPECT_EQ(job.usage().past[0].peak_bytes, kContext + kGiB);
+  EXPECT_EQ(job.total() - job.use().room, machine.used(0));
+  EXPECT_EQ(job.usage().past[0].peak_bytes, kContext + kGiB + job.use().room);
 }
 
 TEST(Process, forked_child_starts_with_nothing_and_does_not_keep_its_parent_alive) {
@@ -304,7 +304,7 @@ TEST(Process, exec_gives_back_what_the_old_program_held) {
   // The same pid and start time, and nothing of the old one left.
   ASSERT_EQ(victim.begin(), 0);
   EXPECT_EQ(victim.tell("alloc " + std::to_string(kGiB)), 0);
-  EXPECT_EQ(job.total(), machine.used(0));
+  EXPECT_EQ(job.total() - job.use().room, machine.used(0));
 }
 
 TEST(Process, that_closes_our_descriptor_stays_counted) {

@@ -21,13 +21,11 @@
 #include <thread>
 #include <vector>
 
-#include "standin/abi/cuda.hpp"
+#include "enforce/victim.hpp"
 #include "standin/load/kernels.hpp"
 
+namespace victim {
 namespace {
-
-using namespace aliquot::standin;
-using std::size_t;
 
 #ifdef VICTIM_LINKED
 #define FN(name, base, version, params) extern "C" CUresult name params;
@@ -35,16 +33,19 @@ using std::size_t;
 #undef FN
 #endif
 
-struct Api {
-#define FN(name, base, version, params) CUresult(*name) params = nullptr;
-#include "enforce/victim.def"
-#undef FN
-};
+}  // namespace
+
 Api api;
+std::vector<Piece> pieces;
+std::vector<CUmemGenericAllocationHandle> handles;
+CUstream stream = nullptr;
+CUfunction kernel = nullptr;
+
+namespace {
 
 bool load(const std::string& how) {
 #ifdef VICTIM_LINKED
-#define FN(name, base, version, params) api.name = ::name;
+#define FN(name, base, version, params) api.name = victim::name;
 #include "enforce/victim.def"
 #undef FN
   return how == "linked";
@@ -76,21 +77,14 @@ bool load(const std::string& how) {
 #endif
 }
 
-struct Piece {
-  char kind;  // d device, a array, m mipmap, p pool, v vmm
-  std::uint64_t handle;
-  std::uint64_t size;
-  std::uint64_t extra;
-};
-std::vector<Piece> pieces;
 std::vector<CUcontext> contexts;
 std::vector<CUmemoryPool> pools;
-std::vector<CUmemGenericAllocationHandle> handles;
 std::vector<CUgraphExec> graphs;
-CUstream stream = nullptr;
-CUfunction kernel = nullptr;
+std::map<std::uint64_t, CUstream> streams;  // 0 is the legacy one
 
-int keep(int r, char kind, std::uint64_t handle, std::uint64_t size, std::uint64_t extra = 0) {
+}  // namespace
+
+int keep(int r, char kind, std::uint64_t handle, std::uint64_t size, std::uint64_t extra) {
   if (r == 0) pieces.push_back({kind, handle, size, extra});
   return r;
 }
@@ -99,6 +93,8 @@ CUdevice device() {
   CUdevice d = 0;
   return api.cuCtxGetDevice(&d) == 0 ? d : 0;
 }
+
+namespace {
 
 int make_vmm(std::uint64_t size, bool release) {
   CUmemAllocationProp prop{};
@@ -134,7 +130,7 @@ int make_graph(std::uint64_t size) {
   return api.cuGraphLaunch(exec, nullptr);
 }
 
-int free_piece(size_t index, bool async) {
+int free_piece(size_t index, bool async, CUstream on = nullptr) {
   const Piece piece = pieces.at(index);
   int r = 0;
   switch (piece.kind) {
@@ -150,11 +146,13 @@ int free_piece(size_t index, bool async) {
       if (r == 0) r = api.cuMemAddressFree(piece.handle, piece.size);
       break;
     default:
-      r = async ? api.cuMemFreeAsync(piece.handle, nullptr) : api.cuMemFree_v2(piece.handle);
+      r = async ? api.cuMemFreeAsync(piece.handle, on) : api.cuMemFree_v2(piece.handle);
   }
   if (r == 0) pieces.erase(pieces.begin() + static_cast<std::ptrdiff_t>(index));
   return r;
 }
+
+}  // namespace
 
 int load_kernel() {
   CUmodule module = nullptr;
@@ -171,6 +169,8 @@ int launch(std::uint64_t iterations, bool cooperative) {
              ? api.cuLaunchCooperativeKernel(kernel, 132, 1, 1, 256, 1, 1, 0, stream, parameters)
              : api.cuLaunchKernel(kernel, 132, 1, 1, 256, 1, 1, 0, stream, parameters, nullptr);
 }
+
+namespace {
 
 int capture_and_launch(std::uint64_t iterations, int times) {
   CUstream s = nullptr;
@@ -255,8 +255,17 @@ int churn(int threads, int rounds) {
   return bad;
 }
 
+CUstream stream_of(std::uint64_t number) {
+  if (number == 0) return nullptr;
+  CUstream& s = streams[number];
+  if (s == nullptr && api.cuStreamCreate(&s, 1) != 0) std::abort();
+  return s;
+}
+
 int run(const std::string& word, std::istringstream& in, std::ostringstream& out) {
   if (word == "work" || word == "copies") return work(in, word);
+  int result = 0;
+  if (run_more(word, in, out, &result)) return result;
   std::uint64_t a = 0;
   std::uint64_t b = 0;
   std::uint64_t c = 0;
@@ -358,6 +367,27 @@ int run(const std::string& word, std::istringstream& in, std::ostringstream& out
     return r;
   }
   if (word == "graph") return make_graph(a);
+  if (word == "async-on") {
+    const int r = api.cuMemAllocAsync(&address, b, stream_of(a));
+    return keep(r, 'p', address, b);
+  }
+  if (word == "free-on") return free_piece(b, true, stream_of(a));
+  if (word == "launch-on") {
+    stream = stream_of(a);
+    const int r = launch(b, false);
+    stream = nullptr;
+    return r;
+  }
+  // All that is said to be free, in one piece.
+  if (word == "take-free") {
+    size_t free_bytes = 0;
+    size_t total = 0;
+    if (const int r = api.cuMemGetInfo_v2(&free_bytes, &total); r != 0) return r;
+    out << " free=" << free_bytes;
+    const int r = a == 0 ? api.cuMemAlloc_v2(&address, free_bytes)
+                         : api.cuMemAllocAsync(&address, free_bytes, nullptr);
+    return keep(r, a == 0 ? 'd' : 'p', address, free_bytes);
+  }
   if (word == "graphtrim") return api.cuDeviceGraphMemTrim(device());
   if (word == "free") return free_piece(a, false);
   if (word == "freeasync") return free_piece(a, true);
@@ -443,6 +473,9 @@ int thread_count() {
 }
 
 }  // namespace
+}  // namespace victim
+
+using namespace victim;
 
 int main(int argc, char** argv) {
   const std::string how = argc > 1 ? argv[1] : "dlsym";
