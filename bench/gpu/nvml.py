@@ -13,6 +13,12 @@ class Nvml:
         self.device = ctypes.c_void_p()
         self.library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.device))
 
+    def used(self):
+        """Bytes of the whole card that are in use, whoever has them."""
+        memory = (ctypes.c_ulonglong * 3)()
+        self.library.nvmlDeviceGetMemoryInfo(self.device, memory)
+        return memory[2]
+
     def processes(self):
         """(pid, bytes) of compute processes and MPS clients, each once."""
         found = {}
