@@ -25,6 +25,7 @@
 #include "base/text.hpp"
 #include "net/encoding.hpp"
 #include "net/local_socket.hpp"
+#include "net/turns.hpp"
 
 namespace aliquot::net {
 
@@ -34,21 +35,39 @@ namespace http = beast::http;
 using Local = asio::local::stream_protocol;
 using boost::system::error_code;
 
+namespace {
+
+// Requests that come together are handled together, and settled with one commit; between, the loop
+// looks at everything else.
+constexpr std::chrono::milliseconds kServing{10};
+
+std::string error_body(std::string_view code, std::string_view why) {
+  return fmt::format(R"({{"code":"{}","message":"{}"}})", code, why);
+}
+
+}  // namespace
+
 struct Server::Shared : std::enable_shared_from_this<Shared> {
   Shared(asio::io_context& context_, ServerOptions options_, Handler handler_)
       : context(context_),
         options(std::move(options_)),
         handler(std::move(handler_)),
         acceptor(context_),
-        pause(context_) {}
+        pause(context_),
+        turns(options.bytes_per_user) {}
 
   void accept();
+  // Somebody may have a turn.
+  void serve_soon();
+  void serve();
 
   asio::io_context& context;
   ServerOptions options;
   Handler handler;
   Local::acceptor acceptor;
   asio::steady_timer pause;
+  Turns turns;
+  bool serving = false;
   std::set<Session*> sessions;
   std::map<uid_t, std::size_t> per_user;
   bool closed = false;
@@ -68,6 +87,7 @@ class Session : public std::enable_shared_from_this<Session> {
   ~Session() {
     server_->sessions.erase(this);
     if (!counted_) return;
+    let_go();
     const auto mine = server_->per_user.find(peer_.uid);
     if (--mine->second == 0) server_->per_user.erase(mine);
   }
@@ -81,9 +101,12 @@ class Session : public std::enable_shared_from_this<Session> {
     peer_ = {credentials.uid, credentials.gid, credentials.pid};
     counted_ = true;
     const std::size_t mine = ++server_->per_user[peer_.uid];
-    if (mine > server_->options.connections_per_user && peer_.uid != 0 &&
-        peer_.uid != ::geteuid()) {
-      return close();
+    const bool ours = peer_.uid == 0 || peer_.uid == ::geteuid();
+    if (!ours && mine > server_->options.connections_per_user) {
+      return turn_away("you have too many connections to the daemon; try again later");
+    }
+    if (!ours && server_->sessions.size() > server_->options.connections) {
+      return turn_away("the daemon has too many connections; try again later");
     }
     wait_for_request();
   }
@@ -98,12 +121,9 @@ class Session : public std::enable_shared_from_this<Session> {
     reply_->body() = std::move(response.body);
     reply_->keep_alive(keep_alive_);
     reply_->prepare_payload();
-    http::async_write(socket_, *reply_, [self = shared_from_this()](error_code error, std::size_t) {
-      if (error) return self->close();
-      self->reply_.reset();
-      if (!self->keep_alive_) return self->close();
-      self->wait_for_request();
-    });
+    keep(reply_->body().size());
+    serializer_.emplace(*reply_);
+    write_some();
   }
 
   void on_close(std::function<void()> hook) {
@@ -124,6 +144,58 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
  private:
+  // Said without waiting for a request.
+  void turn_away(std::string_view why) {
+    const std::string body = error_body("EAGAIN", why);
+    const std::string text = fmt::format(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+        "Content-Length: {}\r\nConnection: close\r\n\r\n{}",
+        body.size(), body);
+    [[maybe_unused]] const auto sent =
+        ::send(socket_.native_handle(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    close();
+  }
+
+  // Bytes of the request or the answer that is here.
+  void keep(std::size_t bytes) {
+    kept_ += bytes;
+    server_->turns.keep(peer_.uid, bytes);
+  }
+  void let_go() {
+    server_->turns.drop(peer_.uid, std::exchange(kept_, 0));
+    server_->serve_soon();
+  }
+
+  void be_patient(Millis patience) {
+    timer_.expires_after(std::chrono::milliseconds(patience.value()));
+    timer_.async_wait([self = shared_from_this()](error_code error) {
+      if (!error) self->close();
+    });
+  }
+
+  // Piece by piece: as long as the reader takes some of it, there is time.
+  void write_some() {
+    be_patient(server_->options.reader_patience);
+    http::async_write_some(socket_, *serializer_,
+                           [self = shared_from_this()](error_code error, std::size_t) {
+                             self->timer_.cancel();
+                             if (error) self->close();
+                             if (!error && !self->serializer_->is_done()) {
+                               return self->write_some();
+                             }
+                             self->written();
+                           });
+  }
+
+  void written() {
+    serializer_.reset();
+    reply_.reset();
+    let_go();
+    if (closed_) return;
+    if (!keep_alive_) return close();
+    wait_for_request();
+  }
+
   // An idle connection costs a descriptor and no timer, and may stay for days.
   void wait_for_request() {
     if (buffer_.size() > 0) return read_request();
@@ -140,15 +212,46 @@ class Session : public std::enable_shared_from_this<Session> {
     parser_.emplace();
     parser_->header_limit(64U << 10U);
     parser_->body_limit(server_->options.body_limit);
-    timer_.expires_after(std::chrono::milliseconds(server_->options.sender_patience.value()));
-    timer_.async_wait([self = shared_from_this()](error_code error) {
-      if (!error) self->close();
+    be_patient(server_->options.sender_patience);
+    http::async_read_header(socket_, buffer_, *parser_,
+                            [self = shared_from_this()](error_code error, std::size_t) {
+                              self->timer_.cancel();
+                              self->announce(error);
+                            });
+  }
+
+  // Its size is known: the rest is read when it is this user's turn.
+  void announce(error_code error) {
+    if (closed_) return;
+    if (error) return handle(error);
+    if (parser_->is_done()) return line_up();
+    const std::size_t size =
+        parser_->content_length() ? *parser_->content_length() : server_->options.body_limit;
+    server_->turns.receive(peer_.uid, size, [self = shared_from_this(), size] {
+      self->kept_ += size;
+      self->read_rest();
     });
+    server_->serve_soon();
+  }
+
+  void read_rest() {
+    if (closed_) return let_go();
+    be_patient(server_->options.sender_patience);
     http::async_read(socket_, buffer_, *parser_,
                      [self = shared_from_this()](error_code error, std::size_t) {
                        self->timer_.cancel();
+                       if (!error && !self->closed_) return self->line_up();
+                       self->let_go();
                        self->handle(error);
                      });
+  }
+
+  void line_up() {
+    server_->turns.handle(peer_.uid, [self = shared_from_this()] {
+      self->let_go();
+      self->handle({});
+    });
+    server_->serve_soon();
   }
 
   void handle(error_code error) {
@@ -183,9 +286,7 @@ class Session : public std::enable_shared_from_this<Session> {
     server_->handler(std::move(request), Responder(shared_from_this()));
   }
 
-  void refuse(int status, std::string_view why) {
-    answer({status, R"({"code":"","message":")" + std::string(why) + "\"}"});
-  }
+  void refuse(int status, std::string_view why) { answer({status, error_body("", why)}); }
 
   // While an answer is awaited nobody reads the socket: look for its end. Bytes of a next request
   // end the watch, since they would be reported again and again.
@@ -206,6 +307,8 @@ class Session : public std::enable_shared_from_this<Session> {
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   std::optional<http::response<http::string_body>> reply_;
+  std::optional<http::response_serializer<http::string_body>> serializer_;
+  std::size_t kept_ = 0;
   std::vector<std::function<void()>> hooks_;
   bool counted_ = false;
   bool answering_ = false;
@@ -218,7 +321,7 @@ struct Responder::Turn {
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   ~Turn() {
-    if (!answered) session->answer({500, R"({"code":"","message":"the request was dropped"})"});
+    if (!answered) session->answer({500, error_body("", "the request was dropped")});
   }
   std::shared_ptr<Session> session;
   bool answered = false;
@@ -236,6 +339,22 @@ void Responder::on_close(std::function<void()> hook) const {
   turn_->session->on_close(std::move(hook));
 }
 
+void Server::Shared::serve_soon() {
+  if (closed || std::exchange(serving, true)) return;
+  asio::post(context, [self = shared_from_this()] {
+    self->serving = false;
+    if (!self->closed) self->serve();
+  });
+}
+
+void Server::Shared::serve() {
+  const auto until = std::chrono::steady_clock::now() + kServing;
+  while (auto work = turns.next()) {
+    (*work)();
+    if (std::chrono::steady_clock::now() >= until) return serve_soon();
+  }
+}
+
 // By hand: what Asio accepts would be open in the programs that other threads start meanwhile.
 void Server::Shared::accept() {
   acceptor.async_wait(Local::acceptor::wait_read, [self = shared_from_this()](error_code error) {
@@ -245,9 +364,7 @@ void Server::Shared::accept() {
     const int failure = accepted < 0 ? errno : 0;
     if (accepted >= 0) {
       Local::socket socket(self->context, Local(), accepted);
-      if (self->sessions.size() < self->options.connections) {
-        std::make_shared<Session>(std::move(socket), self)->start();
-      }
+      std::make_shared<Session>(std::move(socket), self)->start();
     }
     // Nobody there after all, or gone again.
     if (failure == 0 || failure == EAGAIN || failure == ECONNABORTED || failure == EINTR) {
@@ -335,6 +452,8 @@ Server::~Server() {
   error_code ignored;
   shared_->acceptor.close(ignored);
   shared_->pause.cancel();
+  // Those in line hold their sessions, which hold us.
+  const Turns in_line = std::exchange(shared_->turns, Turns(0));
   const std::set<Session*> open = shared_->sessions;
   for (Session* session : open) session->shared_from_this()->close();
 }

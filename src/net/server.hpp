@@ -4,7 +4,8 @@
 // connection.
 //
 // It decides nothing about paths and permissions: that is the handler's. What is no HTTP, too large
-// or too slow is refused here.
+// or too slow is refused here, users have their turns (turns.hpp), and who does not read an answer
+// is hung up on.
 #pragma once
 
 #include <cstddef>
@@ -46,10 +47,12 @@ struct ServerOptions {
   std::string path;
   unsigned mode = 0600;  // of the socket file
   std::size_t body_limit = 16UL << 20U;
+  // Root and the one who listens always get in; of the others so many, together and each.
   std::size_t connections = 8192;
-  // Of one user, other than root and the one who listens: the others must get in, too.
   std::size_t connections_per_user = 2048;
-  Millis sender_patience = seconds(10);  // from a request's first byte to its last
+  std::size_t bytes_per_user = 32UL << 20U;  // of requests and answers kept at once
+  Millis sender_patience = seconds(10);      // for a request's header, and for the rest of it
+  Millis reader_patience = seconds(30);      // with a reader of an answer who takes nothing of it
 };
 
 class Server {

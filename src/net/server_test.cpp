@@ -14,6 +14,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <thread>
 
 #include "net/client.hpp"
@@ -220,6 +221,100 @@ TEST_F(ServerTest, NoProgramInheritsASocket) {
     EXPECT_EQ(::fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC) << fd;
   }
   EXPECT_GE(sockets, 3) << "the listening one, and a connection's two ends";
+}
+
+// A client that asks and does not read.
+class Unread {
+ public:
+  explicit Unread(const std::string& path) : fd_(::socket(AF_UNIX, SOCK_STREAM, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    EXPECT_EQ(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    const std::string request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    EXPECT_GT(::send(fd_, request.data(), request.size(), MSG_NOSIGNAL), 0);
+  }
+  Unread(const Unread&) = delete;
+  Unread& operator=(const Unread&) = delete;
+  ~Unread() { ::close(fd_); }
+
+  // Reads after all, until nothing more comes.
+  std::size_t read_all(std::size_t most) const {
+    std::size_t got = 0;
+    std::vector<char> chunk(1U << 16U);
+    while (got < most) {
+      const auto n = ::recv(fd_, chunk.data(), chunk.size(), 0);
+      if (n <= 0) break;
+      got += static_cast<std::size_t>(n);
+    }
+    return got;
+  }
+
+ private:
+  int fd_;
+};
+
+TEST_F(ServerTest, WhoDoesNotReadIsHungUpOn) {
+  ServerOptions options;
+  options.reader_patience = Millis(200);
+  std::atomic<int> closed = 0;
+  serve(
+      [&](const Request&, const Responder& respond) {
+        respond.on_close([&] { ++closed; });
+        respond({200, std::string(8U << 20U, 'x')});
+      },
+      options);
+  const Unread reader(path_);
+  for (int i = 0; i < 3'000 && closed == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(closed, 1);
+}
+
+TEST_F(ServerTest, AnswersThatNobodyReadsAreFew) {
+  ServerOptions options;
+  options.bytes_per_user = 1U << 20U;
+  std::atomic<int> handled = 0;
+  serve(
+      [&](const Request&, const Responder& respond) {
+        ++handled;
+        respond({200, std::string(4U << 20U, 'x')});
+      },
+      options);
+  std::vector<std::unique_ptr<Unread>> readers;
+  for (int i = 0; i < 20; ++i) readers.push_back(std::make_unique<Unread>(path_));
+  while (handled == 0) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(handled, 1);  // the second waits until the first is gone
+  for (const auto& reader : readers) {
+    EXPECT_GE(reader->read_all(4U << 20U), std::size_t{4} << 20U);
+  }
+  EXPECT_EQ(handled, 20);
+}
+
+TEST_F(ServerTest, RequestsThatAreAnnouncedWaitForRoom) {
+  ServerOptions options;
+  options.body_limit = options.bytes_per_user = 1U << 20U;
+  std::atomic<int> handled = 0;
+  serve(
+      [&](const Request& request, const Responder& respond) {
+        ++handled;
+        respond({200, std::to_string(request.body.size())});
+      },
+      options);
+  const std::string body(900'000, 'x');
+  std::vector<std::thread> senders;
+  for (int i = 0; i < 8; ++i) {
+    senders.emplace_back([&] {
+      auto client = Client::connect(path_);
+      for (int turn = 0; turn < 5; ++turn) {
+        const auto answer = client->send("POST", "/", body);
+        EXPECT_TRUE(answer && answer->body == "900000");
+      }
+    });
+  }
+  for (auto& sender : senders) sender.join();
+  EXPECT_EQ(handled, 40);
 }
 
 }  // namespace
