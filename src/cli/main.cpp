@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/text.hpp"
@@ -51,6 +52,7 @@ int run(int argc, char** argv) {
   add_view_commands(app, invocation);
   add_slurm(app, invocation);
   add_sim(app, invocation);
+  if (argc == 2 && std::string_view(argv[1]) == "help") return print(app.help());
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help and --version end here too

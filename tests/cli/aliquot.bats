@@ -44,6 +44,7 @@ replay() { "$aliquot" sim replay --nodes nodes.csv --pods pods.csv "$@"; }
     [ "$status" -eq 0 ]
     [[ "$output" == *Usage* ]]
   done
+  [ "$("$aliquot" help)" = "$("$aliquot" --help)" ]
 }
 
 @test "nonsense on the command line is misuse" {

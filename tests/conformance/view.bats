@@ -14,6 +14,19 @@ state_is() { [[ $(squeue -h -j "$1" -t all -o %T) == "$2" ]]; }
   run_case sinfo_R 'sinfo -R'
 }
 
+@test "our own words for jobs that are not there" {
+  [[ $ENGINE == local ]] || skip "ours alone"
+  start_engine
+  local command
+  for command in why logs; do
+    run "$ALIQUOT_BIN/aliquot" "$command" 99999
+    [ "$status" -eq 1 ]
+    [ "$output" = "aliquot: there is no job 99999" ]
+    run "$ALIQUOT_BIN/aliquot" "$command"
+    [ "$output" = "aliquot: you have no job yet" ]
+  done
+}
+
 @test "a job in every view, from waiting to its end" {
   start_engine
   id=$(submit -J look --gres=gpu:1 --wrap "echo said; $until_go")
@@ -114,7 +127,10 @@ state_is() { [[ $(squeue -h -j "$1" -t all -o %T) == "$2" ]]; }
   [[ $output == "started aliquotd (pid "*"simulated GPUs (h100:2)"* ]]
   run "$ALIQUOT_BIN/aliquot" up
   [ "$status" -eq 0 ]
-  [[ $output == "aliquotd is already running"* ]]
+  [[ $output =~ ^"aliquotd is already running (pid "[0-9]+")"$ ]]
+  run "$ALIQUOT_BIN/aliquot" up --simulate t4:1
+  [ "$status" -eq 0 ]
+  [[ $output == "aliquotd is already running (pid "*"): --simulate t4:1 is for the next: 'aliquot down' first" ]]
   run sinfo -h -o %G
   [ "$output" = gpu:h100:2 ]
   run "$ALIQUOT_BIN/aliquot" down
@@ -122,4 +138,16 @@ state_is() { [[ $(squeue -h -j "$1" -t all -o %T) == "$2" ]]; }
   [[ $output == "stopped aliquotd"* ]]
   run "$ALIQUOT_BIN/aliquot" down
   [ "$output" = "no daemon is running" ]
+}
+
+@test "up on a full disk says so" {
+  [[ $ENGINE == local ]] || skip "ours alone"
+  [[ $EUID -eq 0 ]] || skip "needs root, to have a disk that is full"
+  mkdir full
+  mount -t tmpfs -o size=256k none full 2>/dev/null || skip "nothing may be mounted here"
+  dd if=/dev/zero of=full/fill bs=4k 2>/dev/null || true
+  run "$ALIQUOT_BIN/aliquot" up --simulate h100:1 --state-dir "$work/full" 3>&-
+  umount -l full
+  [ "$status" -eq 1 ]
+  [[ $output == *"the disk of $work/full/aliquotd.log is full"* ]]
 }

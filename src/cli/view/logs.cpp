@@ -22,12 +22,6 @@ struct Options {
   bool json = false;
 };
 
-int refused(const api::ErrorInfo& error) {
-  complain(error.code == kUnreachable ? "no daemon answers: start it with 'aliquot up'"
-                                      : error_text(error));
-  return kFailed;
-}
-
 // The queue forgets a job soon after its end; accounting does not.
 Answer<api::JobInfo> find_job(const std::string& id) {
   auto daemon = Daemon::connect();
@@ -109,7 +103,7 @@ int logs(const Options& options) {
     return kMisused;
   }
   auto job = find_job(options.job);
-  if (!job) return refused(job.error());
+  if (!job) return refused(job.error(), options.job);
   if (options.json) return print_json(*job);
   // From now on it is this job, whatever becomes the latest.
   const auto id = job->array_task_id ? fmt::format("{}_{}", job->array_job_id.value_or(job->id),
@@ -123,7 +117,7 @@ int logs(const Options& options) {
     told = true;
     if (interrupts.wait(Millis(500))) return kInterrupted;
     job = find_job(id);
-    if (!job) return refused(job.error());
+    if (!job) return refused(job.error(), id);
   }
   if (job->std_out.empty()) {
     complain(is_pending(*job) ? fmt::format("job {} has not started: nothing is written yet", id)

@@ -1,6 +1,8 @@
 // The viewing commands below `aliquot`.
 #pragma once
 
+#include <string>
+
 #include "api/types.hpp"
 #include "cli/commands.hpp"
 
@@ -20,7 +22,8 @@ void add_down(CLI::App& parent, Invocation& invocation);
 void add_setup(CLI::App& parent, Invocation& invocation);
 void add_shims(CLI::App& parent, Invocation& invocation);
 
-// Says why nobody answered; the exit status.
+// Says why nobody answered, or that there is no such job; the exit status.
 int refused(const api::ErrorInfo& error);
+int refused(const api::ErrorInfo& error, const std::string& job);
 
 }  // namespace aliquot::cli

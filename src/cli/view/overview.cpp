@@ -47,7 +47,7 @@ int why(const std::string& job, bool json) {
     return kMisused;
   }
   const auto info = ask_why(job);
-  if (!info) return refused(info.error());
+  if (!info) return refused(info.error(), job);
   if (json) return print(api::to_json(*info) + "\n");
   return print(format_why(*info, wall_now(), Paint::for_stdout()));
 }
@@ -69,6 +69,12 @@ int refused(const api::ErrorInfo& error) {
   } else {
     complain(error_text(error));
   }
+  return kFailed;
+}
+
+int refused(const api::ErrorInfo& error, const std::string& job) {
+  if (error.code != "ESLURM_INVALID_JOB_ID") return refused(error);
+  complain(job == "last" ? "you have no job yet" : fmt::format("there is no job {}", job));
   return kFailed;
 }
 

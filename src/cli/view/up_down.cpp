@@ -30,6 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr Millis kPatience = seconds(20);
+constexpr std::uintmax_t kLeastSpace = 64 * 1024;
 
 struct Options {
   std::string simulate;
@@ -122,8 +123,16 @@ int up(const Options& options) {
     const auto listener = listener_of(*daemon);
     const auto whose =
         listener.uid == ::geteuid() ? "" : ", started by " + user_name(Uid(listener.uid));
-    return report(options, "nothing", listener,
-                  fmt::format("aliquotd is already running (pid {}{})", listener.pid, whose));
+    std::string unheard;
+    for (const auto& [option, value] :
+         {std::pair("--simulate", &options.simulate), std::pair("--state-dir", &options.state_dir),
+          std::pair("--config", &options.config)}) {
+      if (!value->empty()) unheard += fmt::format(" {} {}", option, *value);
+    }
+    if (!unheard.empty()) unheard = ":" + unheard + " is for the next: 'aliquot down' first";
+    return report(
+        options, "nothing", listener,
+        fmt::format("aliquotd is already running (pid {}{}){}", listener.pid, whose, unheard));
   }
   const auto program = find_beside_or_in_path("aliquotd");
   if (program.empty()) {
@@ -163,6 +172,8 @@ int up(const Options& options) {
       complain("aliquotd ended at once: see 'aliquot doctor' and " + log);
       if (const auto said = last_lines(log, from); !said.empty()) {
         fmt::print(stderr, "{}\n", said.substr(1));
+      } else if (fs::space(fs::path(log).parent_path(), error).available < kLeastSpace) {
+        fmt::print(stderr, "  it could not even say why: the disk of {} is full\n", log);
       }
       return kFailed;
     }
