@@ -37,12 +37,24 @@ std::string mark_line(const std::set<node::ProcessRef>& steps, const std::string
   return text;
 }
 
+// Whatever kept it from being done (a file that is not there, no permission) is this node's trouble.
+template <class T>
+Result<T> here(Result<T> result) {
+  if (!result) result.error().code = Error::Code::unavailable;
+  return result;
+}
+
 void set(std::string& lines, std::string_view assignment) {
   // A line is a line: nothing that we give has one in it, and nothing else may.
   if (assignment.find('\n') == std::string_view::npos) lines += fmt::format("set {}\n", assignment);
 }
 
 }  // namespace
+
+bool is_nodes_fault(const Error& error) {
+  return error.code != Error::Code::permission_denied && error.code != Error::Code::not_found &&
+         error.code != Error::Code::invalid_argument;
+}
 
 // The path is the kernel's, and Slurm alone makes groups there: …/slurm/uid_1000/job_7/step_0/….
 std::optional<JobId> Agent::job_by_cgroup(node::Pid pid) {
@@ -58,7 +70,8 @@ std::optional<JobId> Agent::job_by_cgroup(node::Pid pid) {
   return std::nullopt;
 }
 
-Agent::Agent(Parts parts) : parts_(std::move(parts)) {}
+Agent::Agent(Parts parts)
+    : parts_(std::move(parts)), drain_(parts_.slurm, parts_.node.node, parts_.clock) {}
 
 Result<std::unique_ptr<Agent>> Agent::create(Parts parts) {
   TRY(node::make_own_folder(parts.run / "jobs", 0700));
@@ -132,6 +145,12 @@ Result<api::JobInfo> Agent::find(const StepFacts& step) {
 }
 
 Result<std::string> Agent::grant(const StepFacts& step, node::Pid stepd) {
+  auto lines = answer(step, stepd);
+  if (!lines && is_nodes_fault(lines.error())) drain_.trouble();
+  return lines;
+}
+
+Result<std::string> Agent::answer(const StepFacts& step, node::Pid stepd) {
   const JobId id(step.job);
   const auto process = node::read_process(stepd);
   auto known = jobs_.find(id);
@@ -145,15 +164,21 @@ Result<std::string> Agent::grant(const StepFacts& step, node::Pid stepd) {
     if (job.info.uid != step.uid) {
       return fail(Error::Code::permission_denied, "job {} is another user's", id);
     }
-    if (process && job.steps.insert(process->ref).second) TRY(note(job));
+    if (process && job.steps.insert(process->ref).second) TRY(here(note(job)));
     job.patience = Millis(0);
     return environment(job, step);
   }
-  Job job;
-  job.info = TRY(find(step));
-  job.info.restarts = std::max(job.info.restarts, step.restarts);
-  job.mark = node::make_mark(id);
-  if (process) job.steps.insert(process->ref);
+  api::JobInfo info = TRY(find(step));
+  info.restarts = std::max(info.restarts, step.restarts);
+  const Job* held = TRY(here(hold(std::move(info), process)));
+  return environment(*held, step);
+}
+
+Result<const Agent::Job*> Agent::hold(api::JobInfo info,
+                                      const std::optional<node::ProcessInfo>& stepd) {
+  const JobId id(info.id);
+  Job job{.info = std::move(info), .mark = node::make_mark(id)};
+  if (stepd) job.steps.insert(stepd->ref);
   const node::Enforcer::Enforced enforced = TRY(parts_.enforcer.grant(job.info));
   job.info.enforcement = enforced.words;
   job.info.state = "RUNNING";
@@ -169,7 +194,7 @@ Result<std::string> Agent::grant(const StepFacts& step, node::Pid stepd) {
                                          gpu.compute % 100),
                  held.info.enforcement);
   }
-  return environment(held, step);
+  return &held;
 }
 
 Result<std::string> Agent::environment(const Job& job, const StepFacts& step) const {
@@ -270,6 +295,7 @@ void Agent::look_after() {
   }
   for (const JobId id : over) release(id);
   parts_.enforcer.tick();
+  drain_.round(!parts_.node.devices.empty());
 }
 
 void Agent::release(JobId id) {

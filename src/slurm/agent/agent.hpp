@@ -27,6 +27,7 @@
 #include "node/monitor.hpp"
 #include "node/process.hpp"
 #include "slurm/agent/found_grant.hpp"
+#include "slurm/agent/own_drain.hpp"
 #include "slurm/client.hpp"
 
 namespace aliquot::slurm {
@@ -74,7 +75,9 @@ class Agent {
 
   explicit Agent(Parts parts);
   Result<void> take_up();
+  Result<std::string> answer(const StepFacts& step, node::Pid stepd);
   [[nodiscard]] Result<api::JobInfo> find(const StepFacts& step);
+  Result<const Job*> hold(api::JobInfo info, const std::optional<node::ProcessInfo>& stepd);
   [[nodiscard]] Result<std::string> environment(const Job& job, const StepFacts& step) const;
   [[nodiscard]] std::string visible(const Job& job, const StepFacts& step) const;
   [[nodiscard]] Result<void> add_share(std::string& lines, const Job& job) const;
@@ -86,6 +89,10 @@ class Agent {
 
   Parts parts_;
   std::map<JobId, Job> jobs_;
+  OwnDrain drain_;
 };
+
+// Whether an error of grant() is this node's and not the job's: on another node it may start.
+bool is_nodes_fault(const Error& error);
 
 }  // namespace aliquot::slurm

@@ -260,5 +260,19 @@ TEST_F(AgentTest, AWholeGpuThatIsBookedAsShardsIsTold) {
   EXPECT_THAT(*agent_->grant(one, stepd.pid()), Not(HasSubstr("CUDA_VISIBLE_DEVICES")));
 }
 
+TEST_F(AgentTest, TheNodesFaultIsNotTheJobs) {
+  slurm_.known_jobs[0].details = {{"n1", "shard:a100:8(IDX:9)"}};
+  Stepd stepd;
+  const auto lines = agent_->grant(step(), stepd.pid());
+  ASSERT_FALSE(lines);
+  EXPECT_TRUE(is_nodes_fault(lines.error()));
+  EXPECT_FALSE(is_nodes_fault(agent_->grant(step(8), stepd.pid()).error()));
+  // Whatever the error's own name is.
+  slurm_.known_jobs[0] = job(7);
+  fs::remove(run() / "jobs");
+  EXPECT_TRUE(is_nodes_fault(agent_->grant(step(), stepd.pid()).error()));
+  EXPECT_FALSE(held());
+}
+
 }  // namespace
 }  // namespace aliquot::slurm
