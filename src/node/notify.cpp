@@ -46,9 +46,8 @@ void Notifier::send(std::string_view line) const {
   const Fd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return;
   // One that is lost is made good by the next.
-  [[maybe_unused]] const auto sent =
-      ::sendto(fd.get(), line.data(), line.size(), MSG_NOSIGNAL,
-               reinterpret_cast<const sockaddr*>(&address), size);
+  [[maybe_unused]] const auto sent = ::sendto(fd.get(), line.data(), line.size(), MSG_NOSIGNAL,
+                                              reinterpret_cast<const sockaddr*>(&address), size);
 }
 
 }  // namespace aliquot::node

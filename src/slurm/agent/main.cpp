@@ -136,8 +136,8 @@ class Daemon {
           if (granted) return net::Response{200, std::move(*granted), "text/plain"};
           spdlog::error("job {}: {}", facts.job, granted.error().message);
           // 503: not the job's fault. It is asked again, and then goes to another node.
-          return net::Response{is_nodes_fault(granted.error()) ? 503 : 409,
-                               granted.error().message, "text/plain"};
+          return net::Response{is_nodes_fault(granted.error()) ? 503 : 409, granted.error().message,
+                               "text/plain"};
         },
         respond);
   }
@@ -170,7 +170,7 @@ class Daemon {
     if (!std::exchange(sampling_now_, true)) {
       worker_.post([this] {
         monitor_.post([this, running = agent_.running()] {
-          auto views = node::look_at_gpus(devices_, running, Agent::job_by_cgroup);
+          auto views = node::look_at_gpus(devices_, running, Agent::job_of);
           if (!views) {
             spdlog::warn("cannot sample the GPUs: {}", views.error().message);
           } else {

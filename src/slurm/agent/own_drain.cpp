@@ -52,8 +52,7 @@ void OwnDrain::look() {
   const auto node = slurm_.node(node_);
   if (!node || !is_own(*node)) return;
   if (const auto done = slurm_.undrain_node(node_); !done) {
-    spdlog::warn("cannot undo the drain of {} ({}): {}", node_, node->reason,
-                 done.error().message);
+    spdlog::warn("cannot undo the drain of {} ({}): {}", node_, node->reason, done.error().message);
     return;
   }
   spdlog::info("{} takes jobs again: it was drained, as {}", node_, node->reason);

@@ -298,7 +298,8 @@ int aliquot_slurm_undrain_node(const char* name) {
   std::string copy = name;
   message.node_names = copy.data();
   message.node_state = NODE_STATE_UNDRAIN;
-  if (slurm_update_node(&message) != SLURM_SUCCESS) return failed("Slurm does not undrain the node");
+  if (slurm_update_node(&message) != SLURM_SUCCESS)
+    return failed("Slurm does not undrain the node");
   return 0;
 }
 

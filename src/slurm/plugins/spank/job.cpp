@@ -201,8 +201,8 @@ void enter_step(spank_t handle, const Settings& settings) {
   if (step == kExtern || step == kPending || !has_gpu(handle)) return;
   stepd = getpid();
   asking = true;
-  void* memory = mmap(nullptr, sizeof(Settled), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                      -1, 0);
+  void* memory =
+      mmap(nullptr, sizeof(Settled), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory != MAP_FAILED) settled = static_cast<Settled*>(memory);
   deadline = now_ms() + settings.timeout_ms;
   connection = send_request(place(settings), "/v1/slurm/grant", about(handle));
