@@ -16,9 +16,12 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "core/watchdog.hpp"
+#include "enforce/abi.h"
 #include "net/server.hpp"
 #include "node/folder.hpp"
 #include "node/notify.hpp"
+#include "node/places.hpp"
 #include "node/service.hpp"
 #include "node/worker.hpp"
 #include "slurm/agent/agent.hpp"
@@ -33,7 +36,11 @@ namespace asio = boost::asio;
 namespace fs = std::filesystem;
 using boost::system::error_code;
 
-constexpr auto kSampleEvery = std::chrono::seconds(1);
+constexpr auto kSampleEvery = std::chrono::milliseconds(1000);
+// While there are shares to watch.
+constexpr auto kWatchEvery = std::chrono::milliseconds(core::kWatchInterval.value());
+// To the balancer; a little less, so that every fourth look is one.
+constexpr Millis kReportEvery = Millis(950);
 constexpr auto kLookEvery = std::chrono::milliseconds(250);
 // Where there is no GPU: the driver may come after us.
 constexpr auto kSeekEvery = std::chrono::seconds(3);
@@ -65,9 +72,10 @@ std::string host_name() {
 
 class Daemon {
  public:
-  Daemon(Agent& agent, gpu::Devices& devices, SampleSender* sender, NodeGpus node,
-         const node::Notifier& notifier)
+  Daemon(Agent& agent, node::Enforcer& enforcer, gpu::Devices& devices, SampleSender* sender,
+         NodeGpus node, const node::Notifier& notifier)
       : agent_(agent),
+        enforcer_(enforcer),
         devices_(devices),
         sender_(sender),
         node_(std::move(node)),
@@ -184,7 +192,7 @@ class Daemon {
         });
       });
     }
-    sampling_.expires_after(kSampleEvery);
+    sampling_.expires_after(enforcer_.watching() ? kWatchEvery : kSampleEvery);
     sampling_.async_wait([this](error_code error) {
       if (!error) sample();
     });
@@ -216,7 +224,9 @@ class Daemon {
   }
 
   void report(const std::vector<node::GpuView>& views) {
-    if (sender_ == nullptr) return;
+    const MonoTime now = clock_.mono();
+    if (sender_ == nullptr || now < next_report_) return;
+    next_report_ = now + kReportEvery;
     NodeSample sample{NodeId(node_.node), {}};
     for (std::size_t i = 0; i < node_.devices.size(); ++i) {
       const core::Gpu& gpu = node_.devices[i].gpu;
@@ -230,6 +240,7 @@ class Daemon {
   }
 
   Agent& agent_;
+  node::Enforcer& enforcer_;
   gpu::Devices& devices_;
   SampleSender* sender_;
   const NodeGpus node_;
@@ -237,6 +248,7 @@ class Daemon {
   const SystemClock clock_;
   MonoTime looked_;   // when the agent's worker was last done with a round
   MonoTime sampled_;  // and the driver's
+  MonoTime next_report_;
   bool sampling_now_ = false;
   bool found_ = false;
   asio::io_context context_{1};
@@ -290,6 +302,10 @@ Result<bool> serve_gpus(const Settings& settings, const node::Notifier& notifier
        .strict = settings.agent.strict,
        .kill_escapes = settings.agent.escape == "kill"},
       *devices, gpus, standin));
+  // Slurm's groups, v1 and v2: /slurm/uid_0/job_7, /system.slice/slurmstepd.scope/job_7.
+  if (node::has_public_place(run)) {
+    TRY(node::publish_place(ALIQUOT_PLACE_SLURM, "/slurm", run));
+  }
   SystemClock clock;
   const NodeGpus node{name, gpus, settings.share};
   auto agent = TRY(Agent::create({.run = run,
@@ -306,8 +322,8 @@ Result<bool> serve_gpus(const Settings& settings, const node::Notifier& notifier
       spdlog::warn("no samples for the balancer: {}", endpoint.error().message);
     }
   }
-  const auto done =
-      Daemon(*agent, *devices, sender.get(), node, notifier).run(settings.agent.socket, ready);
+  const auto done = Daemon(*agent, *enforcer, *devices, sender.get(), node, notifier)
+                        .run(settings.agent.socket, ready);
   agent->stop();
   return done;
 }
