@@ -13,7 +13,9 @@
 #include "base/size.hpp"
 #include "base/text.hpp"
 #include "net/client.hpp"
+#include "slurm/agent/found_grant.hpp"
 #include "slurm/munge.hpp"
+#include "slurm/plugins/drain.h"
 #include "slurm/setup_files.hpp"
 
 namespace aliquot::slurm {
@@ -160,9 +162,11 @@ std::vector<Check> check_cluster(const Result<std::vector<SlurmNode>>& nodes,
            fmt::format("{}{}{}", node.state, node.reason.empty() ? "" : ": ", node.reason),
            bad == "INVAL" ? "its GPUs are not those of slurm.conf: see slurmd's log, aliquot slurm "
                             "setup, then restart slurmd"
-                          : fmt::format("see slurmd's log there; then scontrol update nodename={} "
-                                        "state=resume",
-                                        node.name)});
+           : node.reason == ALIQUOT_DRAIN_SILENT || node.reason == ALIQUOT_DRAIN_UNFIT
+               ? "see the log of aliquot-agent there: it undoes this drain by itself"
+               : fmt::format(
+                     "see slurmd's log there; then scontrol update nodename={} state=resume",
+                     node.name)});
       break;
     }
     if (node.gres.find("shard:") == std::string::npos) {
@@ -191,6 +195,21 @@ std::vector<Check> check_cluster(const Result<std::vector<SlurmNode>>& nodes,
                           std::to_string(settings.balancer.port) + " open between them?"});
   }
   return checks;
+}
+
+Check check_escapes(const Result<std::vector<SlurmJob>>& jobs) {
+  if (!jobs) return {"escapes", Level::fail, jobs.error().message, "scontrol ping"};
+  std::vector<std::string> found;
+  for (const SlurmJob& job : *jobs) {
+    const auto node = escaped_on(job.admin_comment);
+    if (node && job.state == "RUNNING") found.push_back(fmt::format("{} on {}", job.id, *node));
+  }
+  if (found.empty()) return {"escapes", Level::ok, "every job is within its share"};
+  return {"escapes", Level::fail,
+          fmt::format("processes of jobs use a GPU outside of their share: job {}",
+                      fmt::join(found, ", job ")),
+          "does slurmd there load aliquot_spank.so (aliquot slurm check on that node)? Its agent's "
+          "log says which processes"};
 }
 
 Check check_gpus(const std::string& node, const std::vector<gpu::Device>& devices,

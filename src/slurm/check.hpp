@@ -35,6 +35,9 @@ std::vector<Check> check_cluster(const Result<std::vector<SlurmNode>>& nodes,
                                  const Result<std::vector<SlurmPartition>>& partitions,
                                  const Settings& settings, const std::vector<GpuGroup>& gpus);
 
+// Jobs of which a process got around its share.
+Check check_escapes(const Result<std::vector<SlurmJob>>& jobs);
+
 // The GPUs of a node, as found there, against what gres.conf says of it.
 Check check_gpus(const std::string& node, const std::vector<gpu::Device>& devices,
                  const std::vector<GpuGroup>& gpus);

@@ -22,9 +22,12 @@ struct Functions {
   decltype(&aliquot_slurm_error) error = nullptr;
   decltype(&aliquot_slurm_find_job) find_job = nullptr;
   decltype(&aliquot_slurm_each_job) each_job = nullptr;
+  decltype(&aliquot_slurm_find_node) find_node = nullptr;
   decltype(&aliquot_slurm_each_node) each_node = nullptr;
   decltype(&aliquot_slurm_each_partition) each_partition = nullptr;
   decltype(&aliquot_slurm_update_nodes) update_nodes = nullptr;
+  decltype(&aliquot_slurm_undrain_node) undrain_node = nullptr;
+  decltype(&aliquot_slurm_set_admin_comment) set_admin_comment = nullptr;
 };
 
 std::optional<std::int64_t> positive(std::int64_t value) {
@@ -129,6 +132,15 @@ class PluginClient final : public SlurmClient {
     TRY(check(functions_.each_node(add_node, &found)));
     return found;
   }
+  Result<SlurmNode> node(const std::string& name) override {
+    std::vector<SlurmNode> found;
+    const int status = functions_.find_node(name.c_str(), add_node, &found);
+    if (status == 1 || (status == 0 && found.empty())) {
+      return fail(Error::Code::not_found, "Slurm does not know node {}", name);
+    }
+    TRY(check(status));
+    return std::move(found.front());
+  }
   Result<std::vector<SlurmPartition>> partitions() override {
     std::vector<SlurmPartition> found;
     TRY(check(functions_.each_partition(add_partition, &found)));
@@ -141,6 +153,13 @@ class PluginClient final : public SlurmClient {
     for (const std::string& name : names) list += (list.empty() ? "" : ",") + name;
     return check(functions_.update_nodes(list.c_str(), weight ? &*weight : nullptr,
                                          extra ? extra->c_str() : nullptr));
+  }
+  Result<void> undrain_node(const std::string& name) override {
+    return check(functions_.undrain_node(name.c_str()));
+  }
+  Result<void> set_admin_comment(JobId id, const std::string& text) override {
+    return check(
+        functions_.set_admin_comment(static_cast<std::uint32_t>(id.value()), text.c_str()));
   }
 
  private:
@@ -171,9 +190,12 @@ Result<Functions> load(const fs::path& path) {
   find(functions.error, "aliquot_slurm_error");
   find(functions.find_job, "aliquot_slurm_find_job");
   find(functions.each_job, "aliquot_slurm_each_job");
+  find(functions.find_node, "aliquot_slurm_find_node");
   find(functions.each_node, "aliquot_slurm_each_node");
   find(functions.each_partition, "aliquot_slurm_each_partition");
   find(functions.update_nodes, "aliquot_slurm_update_nodes");
+  find(functions.undrain_node, "aliquot_slurm_undrain_node");
+  find(functions.set_admin_comment, "aliquot_slurm_set_admin_comment");
   if (!whole || functions.abi() != ALIQUOT_SLURM_ABI) {
     return fail(Error::Code::unsupported, "{} is of another version of Aliquot", path.string());
   }

@@ -1,7 +1,7 @@
-// What we ask of Slurm and tell it: jobs, nodes, partitions, and the two fields of a node that the
-// balancer sets. open_client() gives the real one, through aliquot_slurm.so (plugins/client.h),
-// which is built for each Slurm major and found by trying; FakeSlurm (fake_client.hpp) is for
-// tests.
+// What we ask of Slurm and tell it: jobs, nodes, partitions, the two fields of a node that the
+// balancer sets, and what the node agent says of its node and its jobs. open_client() gives the
+// real one, through aliquot_slurm.so (plugins/client.h), which is built for each Slurm major and
+// found by trying; FakeSlurm (fake_client.hpp) is for tests.
 //
 // Calls wait for slurmctld: on a worker, one at a time.
 #pragma once
@@ -98,11 +98,15 @@ class SlurmClient {
   virtual Result<SlurmJob> job(JobId id) = 0;
   virtual Result<std::vector<SlurmJob>> jobs() = 0;
   virtual Result<std::vector<SlurmNode>> nodes() = 0;
+  virtual Result<SlurmNode> node(const std::string& name) = 0;
   virtual Result<std::vector<SlurmPartition>> partitions() = 0;
   // What is absent stays as it is.
   virtual Result<void> update_nodes(const std::vector<std::string>& names,
                                     std::optional<std::uint32_t> weight,
                                     const std::optional<std::string>& extra) = 0;
+  // Takes jobs again; whatever else it is (down, failing) stays.
+  virtual Result<void> undrain_node(const std::string& name) = 0;
+  virtual Result<void> set_admin_comment(JobId id, const std::string& text) = 0;
 };
 
 // plugin: aliquot_slurm.so; empty: the one beside the program that loads with the libslurm that is

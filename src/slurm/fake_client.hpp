@@ -17,6 +17,7 @@ class FakeSlurm final : public SlurmClient {
   bool away = false;  // slurmctld does not answer
   int updates = 0;    // calls of update_nodes
   int questions = 0;  // calls of job()
+  int node_questions = 0;
 
   [[nodiscard]] std::string version() const override { return "22.05.8"; }
   Result<SlurmJob> job(JobId id) override {
@@ -35,6 +36,14 @@ class FakeSlurm final : public SlurmClient {
     TRY(reach());
     return known_nodes;
   }
+  Result<SlurmNode> node(const std::string& name) override {
+    ++node_questions;
+    TRY(reach());
+    for (const SlurmNode& node : known_nodes) {
+      if (node.name == name) return node;
+    }
+    return fail(Error::Code::not_found, "Slurm does not know node {}", name);
+  }
   Result<std::vector<SlurmPartition>> partitions() override {
     TRY(reach());
     return known_partitions;
@@ -50,6 +59,22 @@ class FakeSlurm final : public SlurmClient {
         if (weight) node.weight = *weight;
         if (extra) node.extra = *extra;
       }
+    }
+    return {};
+  }
+  Result<void> undrain_node(const std::string& name) override {
+    TRY(reach());
+    for (SlurmNode& node : known_nodes) {
+      if (node.name != name) continue;
+      node.state = "IDLE";
+      node.reason.clear();
+    }
+    return {};
+  }
+  Result<void> set_admin_comment(JobId id, const std::string& text) override {
+    TRY(reach());
+    for (SlurmJob& job : known_jobs) {
+      if (job.id == id.value()) job.admin_comment = text;
     }
     return {};
   }

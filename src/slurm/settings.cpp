@@ -81,6 +81,7 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
                         {"socket", path_into(agent.socket)},
                         {"run_dir", path_into(agent.run_dir)},
                         {"without", one_of(agent.without, {"refuse", "run"})},
+                        {"patience", number_into(agent.patience, 600)},
                         {"fault_domain", one_of(agent.fault_domain, {"gpu", "user", "job"})},
                         {"strict", truth_into(agent.strict)},
                         {"escape", one_of(agent.escape, {"report", "kill"})},

@@ -33,10 +33,11 @@ struct AgentSettings {
   std::string socket = "/run/aliquot/agent.sock";
   std::string run_dir = "/run/aliquot/agent";
   std::string without =
-      "refuse";  // agent does not answer: "refuse" the task, or "run" it unlimited
+      "refuse";                // agent does not answer: "refuse" the task, or "run" it unlimited
+  std::int64_t patience = 15;  // s; so long a step waits for the agent
   std::string fault_domain = "user";  // "gpu", "user", "job"
   bool strict = false;                // domain gpu: a share is also the most a job gets
-  std::string escape = "report";      // "kill": end processes that got around their limits
+  std::string escape = "kill";        // end what holds more than its job was granted; or "report"
   std::string simulate = {};          // "h200:4": stand-in GPUs
   std::string node = {};              // NodeName; empty: the host's short name
   friend bool operator==(const AgentSettings&, const AgentSettings&) = default;

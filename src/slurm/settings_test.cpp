@@ -20,6 +20,8 @@ TEST(SlurmSettings, NoneAreNeeded) {
   EXPECT_EQ(settings->share.unit, gib(1));
   EXPECT_EQ(settings->share.overcommit, kWholeGpu);
   EXPECT_EQ(settings->agent.without, "refuse");
+  EXPECT_EQ(settings->agent.patience, 15);
+  EXPECT_EQ(settings->agent.escape, "kill");
   EXPECT_EQ(settings->balancer.port, 6821);
 }
 
@@ -37,8 +39,9 @@ reservations = ["jupyterhub_course_*"]
 socket = "/run/x/agent.sock"
 run_dir = "/run/x"
 without = "run"
+patience = 5
 fault_domain = "job"
-escape = "kill"
+escape = "report"
 simulate = "h200:4"
 node = "n1"
 [balancer]
@@ -61,8 +64,9 @@ conf = "/etc/s.conf"
   EXPECT_EQ(settings->agent.socket, "/run/x/agent.sock");
   EXPECT_EQ(settings->agent.run_dir, "/run/x");
   EXPECT_EQ(settings->agent.without, "run");
+  EXPECT_EQ(settings->agent.patience, 5);
   EXPECT_EQ(settings->agent.fault_domain, "job");
-  EXPECT_EQ(settings->agent.escape, "kill");
+  EXPECT_EQ(settings->agent.escape, "report");
   EXPECT_EQ(settings->agent.simulate, "h200:4");
   EXPECT_EQ(settings->agent.node, "n1");
   EXPECT_EQ(settings->balancer.mode, "pack");

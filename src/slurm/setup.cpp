@@ -402,10 +402,13 @@ class Planner {
     ConfEdit edit(own, kConf);
     const bool made = !text || is_new_file(*text, kConf);
     // optional: a plugin that does not load must never keep slurmd from starting.
-    edit.append(fmt::format("{}optional {} socket={} without={}{}",
+    const AgentSettings& agent = input_.settings.agent;
+    const std::string timeout = agent.patience == AgentSettings().patience
+                                    ? ""
+                                    : fmt::format(" timeout={}", agent.patience * 1'000);
+    edit.append(fmt::format("{}optional {} socket={} without={}{}{}",
                             made ? "#" + std::string(kNewFile) + "\n" : "", input_.plugin,
-                            input_.settings.agent.socket, input_.settings.agent.without,
-                            partitions_of_slurm()));
+                            agent.socket, agent.without, timeout, partitions_of_slurm()));
     change(path, text, edit.text());
     return {};
   }

@@ -38,7 +38,7 @@ ask() {
 
 @test "who gets around the library is reported" {
   as games srun --gpu-mem=4G bash -c 'unset LD_PRELOAD ALIQUOT_GRANT; exec aliquot-load --mem 2G --seconds 300 --busy 0%' 3>&- &
-  reported() { grep -q 'outside of the job' "$SANDBOX"/log/agent-n1*; }
+  reported() { grep -q 'without the library' "$SANDBOX"/log/agent-n1*; }
   eventually reported
   scancel -u games
   wait
@@ -95,4 +95,44 @@ ask() {
   [[ $status -ne 0 ]]
   [[ $(scontrol show job "$job") == *"AdminComment=aliquot: --gpu-mem=2G"* ]]
   scancel "$job"
+}
+
+# unplugged SCRIPT OPTION…: a job that starts on a node which does not load the plugin, as after an upgrade; its number.
+# It finds the simulated driver where a real one would be.
+unplugged() {
+  local script=$1 standin=$ALIQUOT_BIN/../standin
+  shift
+  [[ -d $standin ]] || standin=$ALIQUOT_BIN/../lib/aliquot/standin
+  job=$(submit games "export ALIQUOT_STANDIN_STATE=$SANDBOX/n1/run/standin LD_LIBRARY_PATH=$standin; $script" -H "$@")
+  cp "$SANDBOX/etc/plugstack.conf" "$BATS_TEST_TMPDIR"
+  sed -i 's,/aliquot_spank.so,/moved/aliquot_spank.so,' "$SANDBOX/etc/plugstack.conf"
+  scontrol release "$job"
+  eventually has_state "$job" RUNNING
+}
+plug_in() { cp "$BATS_TEST_TMPDIR/plugstack.conf" "$SANDBOX/etc/"; }
+
+@test "a job on a node that does not load the plugin is seen" {
+  unplugged 'exec aliquot-load --mem 2G --seconds 60 --busy 0%' --gpu-mem=4G
+  noted() { [[ $(scontrol show job "$job") == *"AdminComment=aliquot: --gpu-mem=4G; escape on n1"* ]]; }
+  eventually noted
+  plug_in
+  grep -q "job $job uses a GPU and no step of it has asked for its share" "$SANDBOX"/log/agent-n1*
+  [[ $(held n1) == *"$job"* ]]
+  run -0 as games aliquot why "$job"
+  [[ $output == *"outside of its share"* ]]
+  run -0 as games aliquot status
+  [[ $output == *"a process of it on n1 is outside of its share"* ]]
+  run aliquot slurm check
+  [[ $status -ne 0 && $output == *"FAIL  escapes"*"job $job on n1"* ]]
+  scancel "$job"
+  eventually nothing_held
+}
+
+@test "and what it holds beyond its share is ended" {
+  unplugged "aliquot-load --mem 60G --seconds 60 --busy 0% & wait \$!; echo status=\$? >$SANDBOX/out/ended" --gpu-mem=4G
+  eventually test -e "$SANDBOX/out/ended"
+  plug_in
+  [[ $(<"$SANDBOX/out/ended") == status=137 ]]
+  grep -q "job $job: .*killed" "$SANDBOX"/log/agent-n1*
+  eventually nothing_held
 }

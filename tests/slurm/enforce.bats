@@ -85,12 +85,3 @@ gib=$((1 << 30))
   [[ $(number allocated "$SANDBOX/out/$job") -le $((8 * gib)) ]]
   healthy
 }
-
-@test "without an agent the job is refused in a sentence, and the node stays up" {
-  mv "$SANDBOX/n2/agent.sock" "$SANDBOX/n2/away.sock"
-  run as games srun -w n2 --gpu-mem=8G true
-  mv "$SANDBOX/n2/away.sock" "$SANDBOX/n2/agent.sock"
-  [[ $status -ne 0 ]]
-  [[ $output == *"the node agent does not answer"* ]]
-  healthy
-}

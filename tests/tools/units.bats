@@ -24,3 +24,10 @@ setup() { units=$BATS_TEST_DIRNAME/../../packaging/systemd; }
   rm -r "$folder"
   [[ $output != *"$folder"* && $output != *Unknown* && $output != *Failed\ to\ parse* ]] || { echo "$output"; false; }
 }
+
+@test "an agent that hangs is back before the steps that wait for it give up" {
+  unit=$units/aliquot-agent.service
+  grep -q '^Type=notify$' "$unit"
+  patience=$(sed -n 's/.* patience = \([0-9]*\);.*/\1/p' "$BATS_TEST_DIRNAME/../../src/slurm/settings.hpp")
+  [[ $(sed -n 's/^WatchdogSec=//p' "$unit") -lt $patience ]]
+}

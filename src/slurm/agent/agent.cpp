@@ -21,6 +21,8 @@ namespace fs = std::filesystem;
 // A job without a step is asked for soon, then less and less often: salloc may idle for days.
 constexpr Millis kFirstQuestion = Millis(200);
 constexpr Millis kRarest = seconds(30);
+// What slurmctld said of a job that uses a GPU and holds no share holds for so long.
+constexpr Millis kSettled = seconds(10);
 
 // Slurm's words for a job that still is on its nodes.
 bool lives(std::string_view state) {
@@ -37,15 +39,21 @@ std::string mark_line(const std::set<node::ProcessRef>& steps, const std::string
   return text;
 }
 
+// Whatever kept it from being done (a file that is not there, no permission) is this node's
+// trouble.
+template <class T>
+Result<T> here(Result<T> result) {
+  if (!result) result.error().code = Error::Code::unavailable;
+  return result;
+}
+
 void set(std::string& lines, std::string_view assignment) {
   // A line is a line: nothing that we give has one in it, and nothing else may.
   if (assignment.find('\n') == std::string_view::npos) lines += fmt::format("set {}\n", assignment);
 }
 
-}  // namespace
-
 // The path is the kernel's, and Slurm alone makes groups there: …/slurm/uid_1000/job_7/step_0/….
-std::optional<JobId> Agent::job_by_cgroup(node::Pid pid) {
+std::optional<JobId> job_by_cgroup(node::Pid pid) {
   std::ifstream file(fmt::format("/proc/{}/cgroup", pid.value()));
   for (std::string line; std::getline(file, line);) {
     if (line.find("/slurm") == std::string::npos) continue;
@@ -58,7 +66,38 @@ std::optional<JobId> Agent::job_by_cgroup(node::Pid pid) {
   return std::nullopt;
 }
 
-Agent::Agent(Parts parts) : parts_(std::move(parts)) {}
+// Where Slurm makes no groups: slurmstepd, which is root's, has its job in its title,
+// "slurmstepd: [7.batch]".
+std::optional<JobId> job_by_title(node::Pid pid) {
+  constexpr std::string_view kTitle = "slurmstepd: [";
+  if (!node::runs_as(pid, Uid(0))) return std::nullopt;
+  const auto title = node::read_whole(fmt::format("/proc/{}/cmdline", pid.value()));
+  if (!title || !title->starts_with(kTitle)) return std::nullopt;
+  const std::string_view rest = std::string_view(*title).substr(kTitle.size());
+  const auto id = parse_digits(rest.substr(0, rest.find_first_of(".]")));
+  return id ? std::optional(JobId(*id)) : std::nullopt;
+}
+
+}  // namespace
+
+bool is_nodes_fault(const Error& error) {
+  return error.code != Error::Code::permission_denied && error.code != Error::Code::not_found &&
+         error.code != Error::Code::invalid_argument;
+}
+
+std::optional<JobId> Agent::job_of(node::Pid pid) {
+  if (const auto job = job_by_cgroup(pid)) return job;
+  for (int depth = 0; depth < 64; ++depth) {
+    const auto process = node::read_process(pid);
+    if (!process || process->parent.value() <= 1) return std::nullopt;
+    pid = process->parent;
+    if (const auto job = job_by_title(pid)) return job;
+  }
+  return std::nullopt;
+}
+
+Agent::Agent(Parts parts)
+    : parts_(std::move(parts)), drain_(parts_.slurm, parts_.node.node, parts_.clock) {}
 
 Result<std::unique_ptr<Agent>> Agent::create(Parts parts) {
   TRY(node::make_own_folder(parts.run / "jobs", 0700));
@@ -132,6 +171,12 @@ Result<api::JobInfo> Agent::find(const StepFacts& step) {
 }
 
 Result<std::string> Agent::grant(const StepFacts& step, node::Pid stepd) {
+  auto lines = answer(step, stepd);
+  if (!lines && is_nodes_fault(lines.error())) drain_.trouble();
+  return lines;
+}
+
+Result<std::string> Agent::answer(const StepFacts& step, node::Pid stepd) {
   const JobId id(step.job);
   const auto process = node::read_process(stepd);
   auto known = jobs_.find(id);
@@ -145,15 +190,21 @@ Result<std::string> Agent::grant(const StepFacts& step, node::Pid stepd) {
     if (job.info.uid != step.uid) {
       return fail(Error::Code::permission_denied, "job {} is another user's", id);
     }
-    if (process && job.steps.insert(process->ref).second) TRY(note(job));
+    if (process && job.steps.insert(process->ref).second) TRY(here(note(job)));
     job.patience = Millis(0);
     return environment(job, step);
   }
-  Job job;
-  job.info = TRY(find(step));
-  job.info.restarts = std::max(job.info.restarts, step.restarts);
-  job.mark = node::make_mark(id);
-  if (process) job.steps.insert(process->ref);
+  api::JobInfo info = TRY(find(step));
+  info.restarts = std::max(info.restarts, step.restarts);
+  const Job* held = TRY(here(hold(std::move(info), process)));
+  return environment(*held, step);
+}
+
+Result<const Agent::Job*> Agent::hold(api::JobInfo info,
+                                      const std::optional<node::ProcessInfo>& stepd) {
+  const JobId id(info.id);
+  Job job{.info = std::move(info), .mark = node::make_mark(id)};
+  if (stepd) job.steps.insert(stepd->ref);
   const node::Enforcer::Enforced enforced = TRY(parts_.enforcer.grant(job.info));
   job.info.enforcement = enforced.words;
   job.info.state = "RUNNING";
@@ -169,7 +220,7 @@ Result<std::string> Agent::grant(const StepFacts& step, node::Pid stepd) {
                                          gpu.compute % 100),
                  held.info.enforcement);
   }
-  return environment(held, step);
+  return &held;
 }
 
 Result<std::string> Agent::environment(const Job& job, const StepFacts& step) const {
@@ -270,6 +321,7 @@ void Agent::look_after() {
   }
   for (const JobId id : over) release(id);
   parts_.enforcer.tick();
+  drain_.round(!parts_.node.devices.empty());
 }
 
 void Agent::release(JobId id) {
@@ -277,6 +329,7 @@ void Agent::release(JobId id) {
   parts_.enforcer.release(id, std::nullopt);
   std::error_code ignored;
   fs::remove(note_path(id), ignored);
+  told_.erase(id);
   jobs_.erase(id);
 }
 
@@ -286,9 +339,54 @@ std::vector<node::RunningJob> Agent::running() const {
   return running;
 }
 
+void Agent::take_in(JobId id) {
+  const MonoTime now = parts_.clock.mono();
+  const auto known = settled_.find(id);
+  if (now < ask_after_ || (known != settled_.end() && now < known->second)) return;
+  const auto job = parts_.slurm.job(id);
+  if (!job && job.error().code != Error::Code::not_found) {
+    ask_after_ = parts_.clock.mono() + kSettled;
+    return;
+  }
+  settled_[id] = now + kSettled;
+  if (!job || !lives(job->state)) return;  // what is over is being cleared away
+  auto info = found_grant(*job, parts_.node);
+  if (!info) return spdlog::warn("job {}: {}", id, info.error().message);
+  if (std::ranges::all_of(info->gpus, &api::GpuHold::whole)) return;
+  spdlog::warn(
+      "job {} uses a GPU and no step of it has asked for its share: aliquot_spank.so is not in its "
+      "slurmstepd; see 'aliquot slurm check' here",
+      id);
+  tell_of_escape(id);
+  if (const auto held = hold(std::move(*info), std::nullopt); !held) {
+    spdlog::error("job {} is not held: {}", id, held.error().message);
+  }
+}
+
+void Agent::tell_of_escape(JobId id) {
+  if (!told_.insert(id).second) return;
+  const auto job = parts_.slurm.job(id);
+  if (!job || escaped_on(job->admin_comment)) return;
+  const auto told =
+      parts_.slurm.set_admin_comment(id, note_escape(job->admin_comment, parts_.node.node));
+  if (!told) spdlog::warn("job {}: {}", id, told.error().message);
+}
+
 void Agent::observe(const std::vector<node::GpuView>& views) {
+  std::set<JobId> strangers;
+  for (const node::GpuView& view : views) {
+    for (const api::GpuProcess& process : view.processes) {
+      if (process.job_id && !jobs_.contains(JobId(*process.job_id))) {
+        strangers.insert(JobId(*process.job_id));
+      }
+    }
+  }
+  std::erase_if(settled_, [&](const auto& known) { return !strangers.contains(known.first); });
+  std::erase_if(told_, [&](JobId id) { return !strangers.contains(id) && !jobs_.contains(id); });
+  for (const JobId id : strangers) take_in(id);
   for (const node::Escape& escape : parts_.enforcer.inspect(views)) {
     spdlog::warn("job {}: {}", escape.job, escape.what);
+    tell_of_escape(escape.job);
   }
 }
 

@@ -6,6 +6,11 @@
 // it is over. What it holds is written down before its step is told, so that an agent that is
 // killed takes everything up again; jobs do not notice.
 //
+// Which jobs are on the node is slurmctld's to say, not theirs: one that uses a GPU and never asked
+// (the plugin is not loaded here, or its process came in by ssh) is held to its share all the same,
+// and its processes are outside of it. There is no grace: where the plugin is, a task starts only
+// after its step's answer.
+//
 // One thread at a time; grant() and look_after() may wait for slurmctld and for a process to start.
 #pragma once
 
@@ -27,6 +32,7 @@
 #include "node/monitor.hpp"
 #include "node/process.hpp"
 #include "slurm/agent/found_grant.hpp"
+#include "slurm/agent/own_drain.hpp"
 #include "slurm/client.hpp"
 
 namespace aliquot::slurm {
@@ -60,8 +66,9 @@ class Agent {
 
   [[nodiscard]] std::size_t jobs() const { return jobs_.size(); }
 
-  // The job in whose cgroup a process is, by Slurm's own names; v1 and v2.
-  static std::optional<JobId> job_by_cgroup(node::Pid pid);
+  // The job whose process it is: by the cgroup's name, which is Slurm's (v1 and v2), or by the
+  // slurmstepd among its ancestors.
+  static std::optional<JobId> job_of(node::Pid pid);
 
  private:
   struct Job {
@@ -74,7 +81,13 @@ class Agent {
 
   explicit Agent(Parts parts);
   Result<void> take_up();
+  Result<std::string> answer(const StepFacts& step, node::Pid stepd);
   [[nodiscard]] Result<api::JobInfo> find(const StepFacts& step);
+  Result<const Job*> hold(api::JobInfo info, const std::optional<node::ProcessInfo>& stepd);
+  // A process of this job is on a GPU, and none of its steps has asked.
+  void take_in(JobId id);
+  // For everybody to see: in the job's admin comment, once.
+  void tell_of_escape(JobId id);
   [[nodiscard]] Result<std::string> environment(const Job& job, const StepFacts& step) const;
   [[nodiscard]] std::string visible(const Job& job, const StepFacts& step) const;
   [[nodiscard]] Result<void> add_share(std::string& lines, const Job& job) const;
@@ -86,6 +99,13 @@ class Agent {
 
   Parts parts_;
   std::map<JobId, Job> jobs_;
+  std::map<JobId, MonoTime> settled_;  // jobs on a GPU that hold no share here: until then
+  std::set<JobId> told_;               // whose escape is in their comment
+  MonoTime ask_after_ = {};            // slurmctld does not answer
+  OwnDrain drain_;
 };
+
+// Whether an error of grant() is this node's and not the job's: on another node it may start.
+bool is_nodes_fault(const Error& error);
 
 }  // namespace aliquot::slurm

@@ -260,5 +260,78 @@ TEST_F(AgentTest, AWholeGpuThatIsBookedAsShardsIsTold) {
   EXPECT_THAT(*agent_->grant(one, stepd.pid()), Not(HasSubstr("CUDA_VISIBLE_DEVICES")));
 }
 
+// A process of the test's own stands for one that the job has on its GPU.
+std::vector<node::GpuView> view_of(const gpu::Device& device, node::Pid pid, std::int64_t job,
+                                   Bytes memory) {
+  node::GpuView view;
+  view.sample.id = device.gpu.id;
+  api::GpuProcess process;
+  process.pid = pid.value();
+  process.command = "python";
+  process.memory = memory.value();
+  process.job_id = job;
+  view.processes.push_back(std::move(process));
+  return {view};
+}
+
+TEST_F(AgentTest, AJobThatNeverAskedIsHeldToItsShare) {
+  Stepd process;
+  agent_->observe(view_of(gpus_[1], process.pid(), 7, gib(60)));
+  EXPECT_TRUE(held());
+  EXPECT_EQ(agent_->jobs(), 1U);
+  // Everybody can see it, and its words are as they were.
+  EXPECT_EQ(slurm_.known_jobs[0].admin_comment, "aliquot: --gpu-mem=8G; escape on n1");
+  EXPECT_EQ(asked_words(slurm_.known_jobs[0].admin_comment), "--gpu-mem=8G");
+  agent_->observe(view_of(gpus_[1], process.pid(), 7, gib(60)));
+  EXPECT_EQ(slurm_.known_jobs[0].admin_comment, "aliquot: --gpu-mem=8G; escape on n1");
+  // One that asks after all has what it would have had.
+  Stepd stepd;
+  EXPECT_THAT(agent_->grant(step(), stepd.pid()).value(), HasSubstr("set ALIQUOT_GRANT="));
+  stepd.end();
+  slurm_.known_jobs[0].state = "COMPLETED";
+  pass(seconds(1));
+  pass(seconds(31));
+  EXPECT_FALSE(held());
+}
+
+TEST_F(AgentTest, WhatHoldsNoShareIsNobodysToJudge) {
+  Stepd process;
+  slurm_.known_jobs[0].details = {{"n1", "gpu:a100:1(IDX:1)"}};
+  agent_->observe(view_of(gpus_[1], process.pid(), 7, gib(60)));
+  // Over, or of another cluster: a process that is on its way out is no escape.
+  slurm_.known_jobs.push_back(job(8));
+  slurm_.known_jobs[1].state = "COMPLETING";
+  agent_->observe(view_of(gpus_[1], process.pid(), 8, gib(60)));
+  agent_->observe(view_of(gpus_[1], process.pid(), 9, gib(60)));
+  EXPECT_EQ(agent_->jobs(), 0U);
+  EXPECT_EQ(slurm_.known_jobs[0].admin_comment, "aliquot: --gpu-mem=8G");
+}
+
+TEST_F(AgentTest, AStrangerIsAskedForOnceInAWhile) {
+  Stepd process;
+  slurm_.known_jobs[0].details = {{"n1", "gpu:a100:1(IDX:1)"}};
+  const auto views = view_of(gpus_[1], process.pid(), 7, gib(60));
+  for (int i = 0; i < 5; ++i) agent_->observe(views);
+  EXPECT_EQ(slurm_.questions, 1);
+  slurm_.away = true;
+  clock_.advance(seconds(11));
+  for (int i = 0; i < 5; ++i) agent_->observe(views);
+  EXPECT_EQ(slurm_.questions, 2);
+}
+
+TEST_F(AgentTest, TheNodesFaultIsNotTheJobs) {
+  slurm_.known_jobs[0].details = {{"n1", "shard:a100:8(IDX:9)"}};
+  Stepd stepd;
+  const auto lines = agent_->grant(step(), stepd.pid());
+  ASSERT_FALSE(lines);
+  EXPECT_TRUE(is_nodes_fault(lines.error()));
+  EXPECT_FALSE(is_nodes_fault(agent_->grant(step(8), stepd.pid()).error()));
+  // Whatever the error's own name is.
+  slurm_.known_jobs[0] = job(7);
+  fs::remove(run() / "jobs");
+  EXPECT_TRUE(is_nodes_fault(agent_->grant(step(), stepd.pid()).error()));
+  EXPECT_FALSE(held());
+}
+
 }  // namespace
 }  // namespace aliquot::slurm

@@ -13,6 +13,7 @@ namespace aliquot::slurm {
 namespace {
 
 constexpr std::string_view kMark = "aliquot:";
+constexpr std::string_view kEscape = "; escape on ";
 
 Result<api::GpuHold> hold_of(const NodeGpus& node, std::int64_t index) {
   if (index < 0 || index >= std::ssize(node.devices)) {
@@ -77,6 +78,17 @@ std::optional<std::string> asked_words(const std::string& admin_comment) {
   words.erase(0, words.find_first_not_of(' '));
   words.erase(words.find_last_not_of(' ') + 1);
   return words;
+}
+
+std::string note_escape(const std::string& admin_comment, const std::string& node) {
+  return fmt::format("{}{}{}", admin_comment, kEscape, node);
+}
+
+std::optional<std::string> escaped_on(const std::string& admin_comment) {
+  const std::size_t at = admin_comment.find(kEscape);
+  if (at == std::string::npos) return std::nullopt;
+  const std::string rest = admin_comment.substr(at + kEscape.size());
+  return rest.substr(0, rest.find(';'));
 }
 
 Result<std::optional<core::GpuRequest>> parse_words(const std::string& words) {

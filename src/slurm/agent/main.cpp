@@ -1,7 +1,7 @@
 // aliquot-agent: reads its options and settings, says what is wrong with them, and serves the node.
 //
 // The loop answers requests; one worker is the agent's, since it waits for slurmctld and for MPS;
-// another asks the driver, which takes its time, too.
+// another asks the driver, which takes its time, too. systemd is told that all three go on.
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
@@ -13,10 +13,15 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <utility>
 
 #include "base/text.hpp"
+#include "core/watchdog.hpp"
+#include "enforce/abi.h"
 #include "net/server.hpp"
 #include "node/folder.hpp"
+#include "node/notify.hpp"
+#include "node/places.hpp"
 #include "node/service.hpp"
 #include "node/worker.hpp"
 #include "slurm/agent/agent.hpp"
@@ -31,8 +36,17 @@ namespace asio = boost::asio;
 namespace fs = std::filesystem;
 using boost::system::error_code;
 
-constexpr auto kSampleEvery = std::chrono::seconds(1);
+constexpr auto kSampleEvery = std::chrono::milliseconds(1000);
+// While there are shares to watch.
+constexpr auto kWatchEvery = std::chrono::milliseconds(core::kWatchInterval.value());
+// To the balancer; a little less, so that every fourth look is one.
+constexpr Millis kReportEvery = Millis(950);
 constexpr auto kLookEvery = std::chrono::milliseconds(250);
+// Where there is no GPU: the driver may come after us.
+constexpr auto kSeekEvery = std::chrono::seconds(3);
+// A worker that has been busy for so long with one thing is busy for ever: slurmctld and the driver
+// may take their time, but not as much.
+constexpr Millis kHung = seconds(90);
 
 const node::Program kProgram{
     "aliquot-agent", ALIQUOT_VERSION,
@@ -58,16 +72,22 @@ std::string host_name() {
 
 class Daemon {
  public:
-  Daemon(Agent& agent, gpu::Devices& devices, SampleSender* sender, NodeGpus node)
+  Daemon(Agent& agent, node::Enforcer& enforcer, gpu::Devices& devices, SampleSender* sender,
+         NodeGpus node, const node::Notifier& notifier)
       : agent_(agent),
+        enforcer_(enforcer),
         devices_(devices),
         sender_(sender),
         node_(std::move(node)),
+        notifier_(notifier),
         signals_(context_, SIGTERM, SIGINT),
         looking_(context_),
-        sampling_(context_) {}
+        sampling_(context_),
+        seeking_(context_),
+        beating_(context_) {}
 
-  Result<void> run(const std::string& socket, const std::function<void()>& ready) {
+  // Until it is told to stop. True: there are GPUs now where there were none, and all begins anew.
+  Result<bool> run(const std::string& socket, const std::function<void()>& ready) {
     auto server =
         TRY(net::Server::listen(context_, {.path = socket, .mode = 0666},
                                 [this](const net::Request& request, const net::Responder& respond) {
@@ -78,12 +98,16 @@ class Daemon {
       spdlog::info("signal {}: stopping; jobs go on", number);
       context_.stop();
     });
+    looked_ = sampled_ = clock_.mono();
     look();
     sample();
+    beat();
+    if (node_.devices.empty()) seek();
     ready();
+    notifier_.ready();
     spdlog::info("listening on {}", socket);
     context_.run();
-    return {};
+    return found_;
   }
 
  private:
@@ -119,7 +143,9 @@ class Daemon {
           auto granted = agent_.grant(facts, stepd);
           if (granted) return net::Response{200, std::move(*granted), "text/plain"};
           spdlog::error("job {}: {}", facts.job, granted.error().message);
-          return net::Response{409, granted.error().message, "text/plain"};
+          // 503: not the job's fault. It is asked again, and then goes to another node.
+          return net::Response{is_nodes_fault(granted.error()) ? 503 : 409, granted.error().message,
+                               "text/plain"};
         },
         respond);
   }
@@ -138,6 +164,7 @@ class Daemon {
     worker_.post([this] {
       agent_.look_after();
       asio::post(context_, [this] {
+        looked_ = clock_.mono();
         looking_.expires_after(kLookEvery);
         looking_.async_wait([this](error_code error) {
           if (!error) look();
@@ -147,25 +174,59 @@ class Daemon {
   }
 
   void sample() {
-    worker_.post([this] {
-      monitor_.post([this, running = agent_.running()] {
-        auto views = node::look_at_gpus(devices_, running, Agent::job_by_cgroup);
-        if (!views) {
-          spdlog::warn("cannot sample the GPUs: {}", views.error().message);
-        } else {
-          report(*views);
-          worker_.post([this, views = std::move(*views)] { agent_.observe(views); });
-        }
+    // A driver that takes longer than a second is not asked twice at once.
+    if (!std::exchange(sampling_now_, true)) {
+      worker_.post([this] {
+        monitor_.post([this, running = agent_.running()] {
+          auto views = node::look_at_gpus(devices_, running, Agent::job_of);
+          if (!views) {
+            spdlog::warn("cannot sample the GPUs: {}", views.error().message);
+          } else {
+            report(*views);
+            worker_.post([this, views = std::move(*views)] { agent_.observe(views); });
+          }
+          asio::post(context_, [this] {
+            sampling_now_ = false;
+            sampled_ = clock_.mono();
+          });
+        });
       });
-    });
-    sampling_.expires_after(kSampleEvery);
+    }
+    sampling_.expires_after(enforcer_.watching() ? kWatchEvery : kSampleEvery);
     sampling_.async_wait([this](error_code error) {
       if (!error) sample();
     });
   }
 
+  void seek() {
+    monitor_.post([this] {
+      const auto opened = gpu::open_devices(std::nullopt);
+      const auto gpus = opened ? (*opened)->list() : Result<std::vector<gpu::Device>>();
+      asio::post(context_, [this, found = opened && gpus && !gpus->empty()] {
+        found_ = found;
+        if (found) return context_.stop();
+        seeking_.expires_after(kSeekEvery);
+        seeking_.async_wait([this](error_code error) {
+          if (!error) seek();
+        });
+      });
+    });
+  }
+
+  void beat() {
+    if (!notifier_.every()) return;
+    const MonoTime now = clock_.mono();
+    if (now - looked_ < kHung && now - sampled_ < kHung) notifier_.alive();
+    beating_.expires_after(std::chrono::milliseconds(notifier_.every()->value()));
+    beating_.async_wait([this](error_code error) {
+      if (!error) beat();
+    });
+  }
+
   void report(const std::vector<node::GpuView>& views) {
-    if (sender_ == nullptr) return;
+    const MonoTime now = clock_.mono();
+    if (sender_ == nullptr || now < next_report_) return;
+    next_report_ = now + kReportEvery;
     NodeSample sample{NodeId(node_.node), {}};
     for (std::size_t i = 0; i < node_.devices.size(); ++i) {
       const core::Gpu& gpu = node_.devices[i].gpu;
@@ -179,39 +240,52 @@ class Daemon {
   }
 
   Agent& agent_;
+  node::Enforcer& enforcer_;
   gpu::Devices& devices_;
   SampleSender* sender_;
   const NodeGpus node_;
+  const node::Notifier& notifier_;
+  const SystemClock clock_;
+  MonoTime looked_;   // when the agent's worker was last done with a round
+  MonoTime sampled_;  // and the driver's
+  MonoTime next_report_;
+  bool sampling_now_ = false;
+  bool found_ = false;
   asio::io_context context_{1};
   asio::signal_set signals_;
   asio::steady_timer looking_;
   asio::steady_timer sampling_;
+  asio::steady_timer seeking_;
+  asio::steady_timer beating_;
   node::Worker worker_{"aq-agent"};
   node::Worker monitor_{"aq-monitor"};
 };
 
-Result<void> serve(const Settings& settings, const std::function<void()>& ready) {
-  const fs::path run = settings.agent.run_dir;
-  TRY(node::make_own_folder(fs::path(settings.agent.socket).parent_path(), 0755));
-  TRY(node::make_own_folder(run, 0711));
-  const node::Fd lock = TRY(node::lock_folder(run));
-  ::umask(0077);
+// The GPUs of the driver or of the stand-in; none is as good as no driver, which may yet come.
+Result<std::unique_ptr<gpu::Devices>> open_gpus(const std::optional<gpu::StandIn>& standin,
+                                                std::vector<gpu::Device>& gpus) {
+  auto opened = gpu::open_devices(standin);
+  if (!opened) {
+    if (standin) return tl::make_unexpected(opened.error());
+    return gpu::no_devices(opened.error().message);
+  }
+  gpus = in_gres_order(TRY((*opened)->list()));
+  if (gpus.empty()) return gpu::no_devices("the driver has none");
+  return opened;
+}
 
+// With the GPUs that there are now. True: it is to be done again, as there are others.
+Result<bool> serve_gpus(const Settings& settings, const node::Notifier& notifier,
+                        const std::function<void()>& ready) {
+  const fs::path run = settings.agent.run_dir;
   std::optional<gpu::StandIn> standin;
   if (!settings.agent.simulate.empty()) {
     standin = gpu::StandIn{
         node::find_part({"../standin", "../lib/aliquot/standin"}, "/usr/lib/aliquot/standin"),
         settings.agent.simulate, run / "standin", true};
   }
-  std::unique_ptr<gpu::Devices> devices;
-  if (auto opened = gpu::open_devices(standin)) {
-    devices = std::move(*opened);
-  } else if (standin) {
-    return tl::make_unexpected(opened.error());
-  } else {
-    devices = gpu::no_devices(opened.error().message);
-  }
-  const std::vector<gpu::Device> gpus = in_gres_order(TRY(devices->list()));
+  std::vector<gpu::Device> gpus;
+  const auto devices = TRY(open_gpus(standin, gpus));
   const std::string name = settings.agent.node.empty() ? host_name() : settings.agent.node;
   spdlog::info("node {}: {}; {} GPUs", name, devices->description(), gpus.size());
 
@@ -228,6 +302,10 @@ Result<void> serve(const Settings& settings, const std::function<void()>& ready)
        .strict = settings.agent.strict,
        .kill_escapes = settings.agent.escape == "kill"},
       *devices, gpus, standin));
+  // Slurm's groups, v1 and v2: /slurm/uid_0/job_7, /system.slice/slurmstepd.scope/job_7.
+  if (node::has_public_place(run)) {
+    TRY(node::publish_place(ALIQUOT_PLACE_SLURM, "/slurm", run));
+  }
   SystemClock clock;
   const NodeGpus node{name, gpus, settings.share};
   auto agent = TRY(Agent::create({.run = run,
@@ -244,9 +322,20 @@ Result<void> serve(const Settings& settings, const std::function<void()>& ready)
       spdlog::warn("no samples for the balancer: {}", endpoint.error().message);
     }
   }
-  const auto done = Daemon(*agent, *devices, sender.get(), node).run(settings.agent.socket, ready);
+  const auto done = Daemon(*agent, *enforcer, *devices, sender.get(), node, notifier)
+                        .run(settings.agent.socket, ready);
   agent->stop();
   return done;
+}
+
+Result<void> serve(const Settings& settings, const std::function<void()>& ready) {
+  const auto notifier = node::Notifier::from_environment();
+  TRY(node::make_own_folder(fs::path(settings.agent.socket).parent_path(), 0755));
+  TRY(node::make_own_folder(settings.agent.run_dir, 0711));
+  const node::Fd lock = TRY(node::lock_folder(settings.agent.run_dir));
+  ::umask(0077);
+  while (TRY(serve_gpus(settings, notifier, ready))) spdlog::info("there are GPUs now");
+  return {};
 }
 
 int run(int argc, char** argv) {

@@ -202,12 +202,17 @@ class Flaky final : public SlurmClient {
   Result<SlurmJob> job(JobId id) override { return real_.job(id); }
   Result<std::vector<SlurmJob>> jobs() override { return real_.jobs(); }
   Result<std::vector<SlurmNode>> nodes() override { return real_.nodes(); }
+  Result<SlurmNode> node(const std::string& name) override { return real_.node(name); }
   Result<std::vector<SlurmPartition>> partitions() override { return real_.partitions(); }
   Result<void> update_nodes(const std::vector<std::string>& names,
                             std::optional<std::uint32_t> weight,
                             const std::optional<std::string>& extra) override {
     if (calls_left-- <= 0) return fail(Error::Code::unavailable, "killed");
     return real_.update_nodes(names, weight, extra);
+  }
+  Result<void> undrain_node(const std::string& name) override { return real_.undrain_node(name); }
+  Result<void> set_admin_comment(JobId id, const std::string& text) override {
+    return real_.set_admin_comment(id, text);
   }
 
  private:

@@ -163,6 +163,35 @@ constexpr uint32_t kCpus = 0;
 constexpr uint32_t kMemory = 1;
 #endif
 
+void show_nodes(node_info_msg_t* message, aliquot_slurm_node_visitor visit, void* data) {
+  for (uint32_t i = 0; i < message->record_count; ++i) {
+    const node_info_t& node = message->node_array[i];
+    if (node.name == nullptr) continue;
+    const std::string state = node_state(node.node_state);
+    aliquot_slurm_node shown{};
+    shown.name = node.name;
+    shown.state = state.c_str();
+    shown.gres = text(node.gres);
+    shown.gres_used = text(node.gres_used);
+    shown.extra = text(node.extra);
+    shown.reason = text(node.reason);
+    shown.features = text(node.features);
+    shown.partitions = text(node.partitions);
+    shown.version = text(node.version);
+    shown.weight = node.weight;
+    shown.cpus = node.cpus;
+    shown.cpus_allocated = allocated(node, kCpus);
+    shown.memory_mib = static_cast<int64_t>(node.real_memory);
+    shown.memory_allocated_mib = allocated(node, kMemory);
+    visit(&shown, data);
+    // 22.05 forgets this one when it frees the rest; what is null is not freed twice.
+    if (slurm_xfree != nullptr) {
+      slurm_xfree(reinterpret_cast<void**>(&message->node_array[i].extra));
+    }
+  }
+  slurm_free_node_info_msg(message);
+}
+
 }  // namespace
 
 int aliquot_slurm_abi(void) { return ALIQUOT_SLURM_ABI; }
@@ -216,33 +245,19 @@ int aliquot_slurm_each_node(aliquot_slurm_node_visitor visit, void* data) {
     slurm_populate_node_partitions(message, partitions);
     slurm_free_partition_info_msg(partitions);
   }
-  for (uint32_t i = 0; i < message->record_count; ++i) {
-    const node_info_t& node = message->node_array[i];
-    if (node.name == nullptr) continue;
-    const std::string state = node_state(node.node_state);
-    aliquot_slurm_node shown{};
-    shown.name = node.name;
-    shown.state = state.c_str();
-    shown.gres = text(node.gres);
-    shown.gres_used = text(node.gres_used);
-    shown.extra = text(node.extra);
-    shown.reason = text(node.reason);
-    shown.features = text(node.features);
-    shown.partitions = text(node.partitions);
-    shown.version = text(node.version);
-    shown.weight = node.weight;
-    shown.cpus = node.cpus;
-    shown.cpus_allocated = allocated(node, kCpus);
-    shown.memory_mib = static_cast<int64_t>(node.real_memory);
-    shown.memory_allocated_mib = allocated(node, kMemory);
-    visit(&shown, data);
-    // 22.05 forgets this one when it frees the rest; what is null is not freed twice.
-    if (slurm_xfree != nullptr) {
-      slurm_xfree(reinterpret_cast<void**>(&message->node_array[i].extra));
-    }
-  }
-  slurm_free_node_info_msg(message);
+  show_nodes(message, visit, data);
   return 0;
+}
+
+int aliquot_slurm_find_node(const char* name, aliquot_slurm_node_visitor visit, void* data) {
+  node_info_msg_t* message = nullptr;
+  std::string copy = name;
+  if (slurm_load_node_single(&message, copy.data(), SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS) {
+    return failed("Slurm does not show the node");
+  }
+  const bool none = message->record_count == 0;
+  show_nodes(message, visit, data);
+  return none ? 1 : 0;
 }
 
 int aliquot_slurm_each_partition(aliquot_slurm_partition_visitor visit, void* data) {
@@ -274,5 +289,26 @@ int aliquot_slurm_update_nodes(const char* names, const uint32_t* weight, const 
   if (weight != nullptr) message.weight = *weight;
   if (extra != nullptr) message.extra = extra_copy.data();
   if (slurm_update_node(&message) != SLURM_SUCCESS) return failed("Slurm does not change the node");
+  return 0;
+}
+
+int aliquot_slurm_undrain_node(const char* name) {
+  update_node_msg_t message;
+  slurm_init_update_node_msg(&message);
+  std::string copy = name;
+  message.node_names = copy.data();
+  message.node_state = NODE_STATE_UNDRAIN;
+  if (slurm_update_node(&message) != SLURM_SUCCESS)
+    return failed("Slurm does not undrain the node");
+  return 0;
+}
+
+int aliquot_slurm_set_admin_comment(uint32_t job, const char* comment) {
+  job_desc_msg_t message;
+  slurm_init_job_desc_msg(&message);
+  std::string copy = comment;
+  message.job_id = job;
+  message.admin_comment = copy.data();
+  if (slurm_update_job(&message) != SLURM_SUCCESS) return failed("Slurm does not change the job");
   return 0;
 }

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define ALIQUOT_SLURM_ABI 1
+#define ALIQUOT_SLURM_ABI 2
 
 struct aliquot_slurm_job {
   int64_t id;
@@ -62,10 +62,13 @@ const char* aliquot_slurm_version(void);    /* "22.05.8" */
 const char* aliquot_slurm_error(void);
 int aliquot_slurm_find_job(uint32_t id, aliquot_slurm_job_visitor visit, void* data);
 int aliquot_slurm_each_job(aliquot_slurm_job_visitor visit, void* data);
+int aliquot_slurm_find_node(const char* name, aliquot_slurm_node_visitor visit, void* data);
 int aliquot_slurm_each_node(aliquot_slurm_node_visitor visit, void* data);
 int aliquot_slurm_each_partition(aliquot_slurm_partition_visitor visit, void* data);
 /* names: a list of hosts. What is null stays as it is. */
 int aliquot_slurm_update_nodes(const char* names, const uint32_t* weight, const char* extra);
+int aliquot_slurm_undrain_node(const char* name); /* whatever else it is stays */
+int aliquot_slurm_set_admin_comment(uint32_t job, const char* text);
 
 #ifdef __cplusplus
 }

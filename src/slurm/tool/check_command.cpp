@@ -112,6 +112,7 @@ std::vector<Check> look(const SiteOptions& options) {
   for (auto& check : check_cluster((*client)->nodes(), (*client)->partitions(), *settings, gpus)) {
     checks.push_back(std::move(check));
   }
+  checks.push_back(check_escapes((*client)->jobs()));
   return checks;
 }
 

@@ -85,6 +85,9 @@ api::JobInfo job_info(const SlurmJob& job, const Settings& settings, const UserN
   info.cpus = job.cpus;
   const auto request = request_of(job, settings);
   info.gres = request ? core::format_gpu_request(request) : words_of(job);
+  if (const auto node = escaped_on(job.admin_comment); node && holds_gpus(job)) {
+    info.reason_detail = fmt::format("a process of it on {} is outside of its share", *node);
+  }
   info.node = job.nodes;
   info.command = job.command;
   info.work_dir = job.work_dir;

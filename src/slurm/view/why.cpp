@@ -10,6 +10,7 @@
 #include "core/explain.hpp"
 #include "core/ledger.hpp"
 #include "core/placement.hpp"
+#include "slurm/agent/found_grant.hpp"
 #include "slurm/gres.hpp"
 
 namespace aliquot::slurm {
@@ -262,6 +263,12 @@ api::WhyInfo why_info(const Snapshot& snapshot, const Settings& settings, const 
                                 ? fmt::format("Job {} is {}{}.", job.id, job.state,
                                               job.nodes.empty() ? "" : " on " + job.nodes)
                                 : fmt::format("Job {} is over: {}.", job.id, job.state));
+    if (const auto node = escaped_on(job.admin_comment)) {
+      why.sentences.push_back(fmt::format(
+          "A process of it on {} used the GPU outside of its share: without the environment that "
+          "its step was given, or where the node does not load aliquot_spank.so.",
+          *node));
+    }
     return why;
   }
   // For a job without a time limit Slurm plans with a year: no estimate that helps anyone.

@@ -17,6 +17,7 @@ namespace aliquot::spank {
 namespace {
 
 constexpr int kRetry = 20;            // ms between two tries while nobody listens
+constexpr int kUnfitRetry = 500;      // while it says that it cannot
 constexpr std::size_t kMost = 65536;  // of an answer
 
 long now_ms() {
@@ -130,11 +131,16 @@ Answer ask_agent(const std::string& socket, std::string_view path, std::string_v
                  int timeout_ms) {
   const std::string request = request_text(path, body);
   const long deadline = now_ms() + timeout_ms;
+  Answer unfit;
   for (;;) {
     // One that was killed in the middle is started again: asking twice does no harm.
-    const Answer answer = try_once(socket, request, deadline);
-    if (answer.status != 0 || now_ms() + kRetry >= deadline) return answer;
-    const timespec pause{0, kRetry * 1000000L};
+    Answer answer = try_once(socket, request, deadline);
+    if (answer.status != 0 && answer.status != kUnfit) return answer;
+    if (answer.status == kUnfit) unfit = std::move(answer);
+    const int retry = unfit.status == 0 ? kRetry : kUnfitRetry;
+    // What it said is more than that there was no time for another answer.
+    if (now_ms() + retry >= deadline) return unfit.status == 0 ? answer : unfit;
+    const timespec pause{0, retry * 1000000L};
     nanosleep(&pause, nullptr);
   }
 }

@@ -43,18 +43,18 @@ extern "C" int slurm_spank_init_post_opt(spank_t handle, int argc, char** argv) 
   return ESPANK_SUCCESS;
 }
 
-extern "C" int slurm_spank_user_init(spank_t handle, int, char**) {
-  if (spank_context() == S_CTX_REMOTE) begin_tasks(handle);
+extern "C" int slurm_spank_user_init(spank_t handle, int argc, char** argv) {
+  if (spank_context() == S_CTX_REMOTE) begin_tasks(handle, read_settings(argc, argv));
   return ESPANK_SUCCESS;
 }
 
-extern "C" int slurm_spank_task_init_privileged(spank_t handle, int argc, char** argv) {
-  if (spank_context() == S_CTX_REMOTE) prepare_task(handle, read_settings(argc, argv));
+extern "C" int slurm_spank_task_post_fork(spank_t handle, int argc, char** argv) {
+  if (spank_context() == S_CTX_REMOTE) settle_tasks(handle, read_settings(argc, argv));
   return ESPANK_SUCCESS;
 }
 
-extern "C" int slurm_spank_task_init(spank_t, int, char**) {
-  if (spank_context() == S_CTX_REMOTE) enter_task();
+extern "C" int slurm_spank_task_init(spank_t handle, int, char**) {
+  if (spank_context() == S_CTX_REMOTE) enter_task(handle);
   return ESPANK_SUCCESS;
 }
 

@@ -8,6 +8,8 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,12 +21,13 @@ extern "C" {
 
 namespace aliquot::spank {
 
-// From plugstack.conf: `optional aliquot_spank.so socket=PATH without=refuse timeout=5000 whole=a,b
-// foreign=c*`.
+// From plugstack.conf: `optional aliquot_spank.so socket=PATH without=refuse timeout=15000
+// whole=a,b foreign=c*`.
 struct Settings {
   std::string socket = "/run/aliquot/agent.sock";  // %n: the node's name
   bool refuse = true;                              // where the agent does not answer
-  int timeout_ms = 5000;
+  // For so long a step waits for the agent: a hung one is killed and started again by then.
+  int timeout_ms = 15000;
   // Partitions, with commas, the default one with a star: where a whole GPU is never booked as
   // shards, and where the GPUs are not ours.
   std::string whole;
@@ -43,19 +46,33 @@ void check_request();
 void hand_over_words(spank_t handle, const Settings& settings);
 
 // job.cpp: in slurmstepd. The question is sent when the step begins and the answer taken before its
-// tasks do: what slurmstepd does in between takes longer.
+// tasks do: what slurmstepd does in between takes longer. What has not been answered by then is
+// settled for all tasks once they are forked: they wait for it.
 void enter_step(spank_t handle, const Settings& settings);
-void begin_tasks(spank_t handle);
-void prepare_task(spank_t handle, const Settings& settings);
-void enter_task();
+void begin_tasks(spank_t handle, const Settings& settings);
+void settle_tasks(spank_t handle, const Settings& settings);
+void enter_task(spank_t handle);
 void leave_step(spank_t handle, const Settings& settings);
+
+// give_back.cpp: there too, where the node cannot hold a job. began: something of it has run.
+enum class GivenBack {
+  queued,
+  not_wanted,    // --no-requeue
+  not_possible,  // Slurm requeues batch jobs alone
+  unreachable,   // slurmctld does not answer
+};
+GivenBack give_back(std::uint32_t job, bool began);
+std::optional<bool> takes_jobs(const std::string& node);  // nothing: slurmctld does not answer
+void drain_node(const std::string& node, const char* why);
 
 // agent.cpp
 struct Answer {
   int status = 0;  // of HTTP; 0: nobody answered, and body says why
   std::string body;
 };
-// Tries again while nobody listens, for as long as the timeout is.
+// 503: it answers that it cannot hold shares now.
+inline constexpr int kUnfit = 503;
+// Tries again while nobody listens or it cannot, for as long as the timeout is; at least once.
 Answer ask_agent(const std::string& socket, std::string_view path, std::string_view body,
                  int timeout_ms);
 // The same in two parts: a connection with the request on its way, or -1; and its answer.

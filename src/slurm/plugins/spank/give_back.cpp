@@ -1,0 +1,102 @@
+// In slurmstepd, as root: a job that this node cannot hold goes back to the queue, and the node
+// takes no more until its agent undoes the drain. Slurm's own ways to get there are worse: a prolog
+// that fails leaves the job held and the node drained for somebody to find.
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+
+#include <cerrno>
+#include <type_traits>
+
+#include "slurm/plugins/spank/plugin.hpp"
+
+namespace aliquot::spank {
+namespace {
+
+// A job is named by its number, since 26.05 by what names a step as well.
+template <class Call>
+int requeue(Call* call, std::uint32_t job) {
+  if constexpr (std::is_invocable_v<Call*, std::uint32_t, std::uint32_t>) {
+    return call(job, 0);
+  } else {
+    slurm_step_id_t all{};
+    all.job_id = job;
+    all.step_id = all.step_het_comp = NO_VAL;
+    return call(all, 0);
+  }
+}
+
+bool allow_requeue(std::uint32_t job, bool allow) {
+  job_desc_msg_t change;
+  slurm_init_job_desc_msg(&change);
+  change.job_id = job;
+  change.requeue = allow ? 1 : 0;
+  return slurm_update_job(&change) == SLURM_SUCCESS;
+}
+
+GivenBack outcome(int error) {
+  switch (error) {
+    case ESLURM_JOB_PENDING:  // another node of the job was quicker
+      return GivenBack::queued;
+    case ESLURM_DISABLED:
+      return GivenBack::not_wanted;
+    case ESLURM_BATCH_ONLY:
+    case ESLURM_INVALID_JOB_ID:
+    case ESLURM_ALREADY_DONE:
+    case ESLURM_ACCESS_DENIED:
+    case ESLURM_NOT_HET_JOB_LEADER:
+      return GivenBack::not_possible;
+    default:
+      return GivenBack::unreachable;
+  }
+}
+
+GivenBack requeue_once(std::uint32_t job) {
+  if (requeue(slurm_requeue, job) == SLURM_SUCCESS) return GivenBack::queued;
+  return outcome(errno);
+}
+
+}  // namespace
+
+std::optional<bool> takes_jobs(const std::string& node) {
+  node_info_msg_t* message = nullptr;
+  std::string name = node;
+  if (slurm_load_node_single(&message, name.data(), SHOW_ALL) != SLURM_SUCCESS) {
+    const int error = errno;
+    say("cannot ask slurmctld about node %s: %s", node.c_str(), slurm_strerror(error));
+    if (error == ESLURM_INVALID_NODE_NAME) return false;  // then it cannot be drained, either
+    return std::nullopt;
+  }
+  bool takes = false;
+  for (std::uint32_t i = 0; i < message->record_count; ++i) {
+    takes |= (message->node_array[i].node_state & NODE_STATE_DRAIN) == 0;
+  }
+  slurm_free_node_info_msg(message);
+  return takes;
+}
+
+void drain_node(const std::string& node, const char* why) {
+  update_node_msg_t change;
+  slurm_init_update_node_msg(&change);
+  std::string name = node;
+  std::string reason = why;
+  change.node_names = name.data();
+  change.node_state = NODE_STATE_DRAIN;
+  change.reason = reason.data();
+  if (slurm_update_node(&change) == SLURM_SUCCESS) return;
+  say("cannot drain node %s: %s", node.c_str(), slurm_strerror(errno));
+}
+
+// --no-requeue is that nothing of the job is to run twice: where nothing of it has run it may still
+// start elsewhere, and is then as it was.
+GivenBack give_back(std::uint32_t job, bool began) {
+  const GivenBack given = requeue_once(job);
+  if (given != GivenBack::not_wanted || began) return given;
+  if (!allow_requeue(job, true)) return GivenBack::unreachable;
+  const GivenBack again = requeue_once(job);
+  if (!allow_requeue(job, false)) {
+    say("job %u may now be requeued, which its user did not want: %s", job, slurm_strerror(errno));
+  }
+  return again;
+}
+
+}  // namespace aliquot::spank

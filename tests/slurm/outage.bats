@@ -1,0 +1,113 @@
+# A node whose agent is away, hung or unable loses no job and takes no more of them until it is well; an agent that
+# comes before the driver waits for it.
+bats_require_minimum_version 1.5.0
+load helper
+
+setup_file() { start_sandbox 9 --nodes 3 --gpus 2 --no-db --set agent.patience=3; }
+teardown_file() { stop_sandbox; }
+setup() { need_sandbox; }
+teardown() {
+  local node
+  [[ -z ${SANDBOX:-} ]] || for node in n1 n2 n3; do kill -CONT "$(agent_pid "$node")" 2>/dev/null || true; done
+}
+
+reason() { scontrol show node "$1" | sed -n 's/^ *Reason=\(.*\) \[.*/\1/p'; }
+drained() { [[ $(sinfo -h -n "$1" -N -o %T | head -1) == drain* && $(reason "$1") == "$2" ]]; }
+takes_jobs() { [[ $(sinfo -h -n "$1" -N -o %T | head -1) =~ ^(idle|mixed|allocated|completing)$ ]]; }
+silent="aliquot-agent does not answer"
+
+stop_agent() { kill -STOP "$(agent_pid "$1")"; }
+go_on() { kill -CONT "$(agent_pid "$1")"; }
+
+# Requeued jobs wait for 6 s, and machines are slow.
+patiently() {
+  local i
+  for ((i = 0; i < 900; i++)); do
+    "$@" && return 0
+    sleep 0.2
+  done
+  return 1
+}
+
+@test "a hung agent loses none of 100 jobs, and its node takes no more until it answers" {
+  stop_agent n1
+  job=$(submit games "touch $SANDBOX/out/pinned" -w n1 --gpu-share=50%)
+  array=$(as games sbatch --parsable -o /dev/null --array=1-100 --gpu-share=50% \
+    --wrap "touch $SANDBOX/out/done-\$SLURM_ARRAY_TASK_ID")
+  patiently drained n1 "$silent"
+  all_done() { [[ $(ls "$SANDBOX/out" | grep -c ^done-) -eq 100 ]]; }
+  patiently all_done
+  # The node's own job is in the queue, and runs when the agent is there again.
+  [[ $(field "$job" JobState) == PENDING && $(field "$job" Restarts) -ge 1 ]]
+  drained n1 "$silent"
+  go_on n1
+  patiently has_state "$job" COMPLETED
+  [[ -e $SANDBOX/out/pinned ]]
+  takes_jobs n1
+  run -0 scontrol -o show job "$array"
+  [[ $(grep -c JobState=COMPLETED <<<"$output") -eq 100 ]]
+}
+
+@test "an administrator's drain stays" {
+  stop_agent n2
+  job=$(submit games true -w n2 --gpu-mem=4G)
+  eventually has_state "$job" RUNNING
+  scontrol update nodename=n2 state=drain reason="bad fan"
+  patiently has_state "$job" PENDING
+  [[ $(reason n2) == "bad fan" ]]
+  go_on n2
+  # What it would undo is undone at once (above), and looked for again after 2 s.
+  sleep 3
+  drained n2 "bad fan"
+  scontrol update nodename=n2 state=resume
+  patiently has_state "$job" COMPLETED
+}
+
+@test "who waits for a shell hears why, in a sentence" {
+  stop_agent n2
+  run as games srun -w n2 --gpu-mem=8G true
+  [[ $status -ne 0 ]]
+  [[ $output == *"the node agent does not answer"*"try again; node n2 takes no more jobs until it does"* ]]
+  drained n2 "$silent"
+  go_on n2
+  eventually takes_jobs n2
+}
+
+@test "--no-requeue keeps nothing from starting elsewhere, and stays" {
+  stop_agent n3
+  job=$(submit games "touch $SANDBOX/out/once" -w n3 --gpu-mem=4G --no-requeue)
+  patiently drained n3 "$silent"
+  eventually has_state "$job" PENDING
+  eventually test "$(field "$job" Requeue)" = 0
+  go_on n3
+  patiently has_state "$job" COMPLETED
+  [[ -e $SANDBOX/out/once && $(field "$job" Requeue) == 0 ]]
+}
+
+@test "an agent that cannot hold a share sends the job away, too" {
+  mv "$SANDBOX/n3/run/jobs" "$SANDBOX/n3/run/away"
+  job=$(submit games true -w n3 --gpu-mem=4G)
+  patiently drained n3 "aliquot-agent cannot hold shares"
+  eventually has_state "$job" PENDING
+  [[ $(<"$SANDBOX/out/$job") == *"cannot hold shares"*"the job goes back to the queue"* ]]
+  mv "$SANDBOX/n3/run/away" "$SANDBOX/n3/run/jobs"
+  kill -9 "$(agent_pid n3)"
+  patiently has_state "$job" COMPLETED
+}
+
+@test "an agent that comes before the driver finds its GPUs" {
+  local place standin=$ALIQUOT_BIN/../standin dir=$BATS_TEST_TMPDIR
+  [[ -d $standin ]] || standin=$ALIQUOT_BIN/../lib/aliquot/standin
+  mkdir "$dir/lib"
+  sed -e "s,^socket = .*,socket = \"$dir/agent.sock\"," -e "s,^run_dir = .*,run_dir = \"$dir/run\"," -e '/^simulate/d' \
+    "$SANDBOX/n1/slurm.toml" >"$dir/slurm.toml"
+  ALIQUOT_STANDIN=h200:2 ALIQUOT_STANDIN_STATE=$dir/state LD_LIBRARY_PATH=$dir/lib \
+    aliquot-agent --foreground --config "$dir/slurm.toml" >"$dir/log" 2>&1 3>&- &
+  agent=$!
+  says() { grep -q "$1" "$dir/log"; }
+  eventually says '; 0 GPUs'
+  eventually says 'listening'
+  ln -s "$(readlink -f "$standin")"/* "$dir/lib/"
+  eventually says '; 2 GPUs'
+  kill "$agent"
+}
