@@ -3,7 +3,7 @@ JOBS ?= $(shell nproc)
 export JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help build run stop bundle test test-slurm-matrix bench fuzz soak tidy format clean update-shell-tests deps-build deps-test deps-all
+.PHONY: help build run stop bundle test test-slurm-matrix bench fuzz soak walk tidy format clean update-shell-tests deps-build deps-test deps-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,11 @@ soak: deps-test ## kill the daemon SOAK (default 200) times under load and count
 	@cmake --build --preset dev -j $(JOBS) --target engine_test
 	@ALIQUOT_SOAK=$(or $(SOAK),200) build/dev/bin/engine_test \
 	  --gtest_filter=DaemonTest.NothingIsLostWhenItIsKilledAtRandom
+
+walk: deps-test ## walk over the daemon's API at random for WALK_SECONDS (default 60)
+	@cmake --preset dev >/dev/null
+	@cmake --build --preset dev -j $(JOBS) --target api_walk
+	@ALIQUOT_WALK_SECONDS=$(or $(WALK_SECONDS),60) build/dev/bin/api_walk
 
 tidy: deps-all ## clang-tidy over the sources, warnings as errors
 	@cmake --preset tidy >/dev/null

@@ -209,9 +209,10 @@ void ApiServer::begin_step(const net::Request& request, const std::string& id,
   if (!spec) return respond(error_response(spec.error()));
   const auto step = engine_.begin_step(caller_of(request), id, *spec);
   if (step) {
-    respond.on_close([this, job = JobId(step->job_id), number = step->step_id.value_or(0)] {
+    respond.on_close([this, job = JobId(step->job_id), attempt = step->job.restarts,
+                      number = step->step_id.value_or(0)] {
       if (stopped_) return;
-      engine_.hang_up_step(job, number);
+      engine_.hang_up_step(job, attempt, number);
       changed_();
     });
   }

@@ -32,6 +32,7 @@
 #include "node/folder.hpp"
 #include "node/monitor.hpp"
 #include "node/places.hpp"
+#include "node/process.hpp"
 #include "node/spawn.hpp"
 
 namespace aliquot::engine {
@@ -95,6 +96,7 @@ Machine find_machine(const Settings& settings, std::vector<gpu::Device> gpus, bo
   machine.memory = settings.memory.value_or(Bytes(static_cast<std::int64_t>(info.totalram)) *
                                             static_cast<std::int64_t>(info.mem_unit));
   machine.boot = boot_time();
+  machine.boot_id = node::boot_id();
   machine.gpus = std::move(gpus);
   return machine;
 }

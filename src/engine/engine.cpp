@@ -63,7 +63,11 @@ Answer<void> Engine::admit(const Caller& caller) const {
 }
 
 void Engine::set_state(Job& job, core::JobState state) {
-  if (!core::may_change(job.state, state)) std::abort();
+  if (!core::may_change(job.state, state)) {
+    fmt::print(stderr, "aliquotd: job {} is {} and cannot become {}\n", job.id(),
+               core::long_name(job.state), core::long_name(state));
+    std::abort();
+  }
   job.state = state;
   job.info.state = core::long_name(state);
 }
@@ -100,19 +104,23 @@ std::optional<WallTime> Engine::next_due() const {
   const auto at = [&](WallTime time) {
     if (!due || time < *due) due = time;
   };
+  const auto in = [&](Millis left) { at(clock_.wall() + left); };
   for (const auto& [id, job] : jobs_) {
     if (job.state == core::JobState::pending) {
       if (job.info.deadline_ms) at(WallTime(*job.info.deadline_ms));
       if (const auto client = clients_.find(id); client != clients_.end()) {
-        if (client->second.start_by) at(*client->second.start_by);
+        if (client->second.start_by) in(*client->second.start_by - clock_.mono());
       }
       if (job.hold != Hold::none) continue;
       if (job.info.reason == core::reason::kBeginTime) at(WallTime(job.spec.begin_ms.value_or(0)));
       if (job.dependency_state.next) at(*job.dependency_state.next);
-    } else if (!job.spec.batch && job.state == core::JobState::running) {
-      if (job.info.end_ms) at(WallTime(*job.info.end_ms));
+    } else if (!job.spec.batch && job.state != core::JobState::completing) {
+      const auto left = time_left(job);
+      if (left && job.state == core::JobState::running) in(*left);
       const auto client = clients_.find(id);
-      if (client != clients_.end() && client->second.reattach_by) at(*client->second.reattach_by);
+      if (client != clients_.end() && client->second.reattach_by) {
+        in(*client->second.reattach_by - clock_.mono());
+      }
     }
   }
   return due;
@@ -139,7 +147,7 @@ void Engine::report(const std::vector<node::Escape>& escapes) {
   for (const node::Escape& escape : escapes) {
     Job* job = find(escape.job);
     if (job == nullptr || !core::is_active(job->state)) continue;
-    job->info.reason_detail = escape.what;
+    job->info.reason_detail = make_plain(escape.what);
     save(*job);
   }
 }
@@ -172,6 +180,10 @@ void Engine::observe(std::vector<node::GpuView> views) {
     use.samples += 1;
     use.utilisation += utilisation / std::ssize(job.info.gpus);
     use.memory_peak = std::max(use.memory_peak, memory[id]);
+  }
+  // Whoever runs a process names it.
+  for (node::GpuView& view : views) {
+    for (api::GpuProcess& process : view.processes) process.command = make_plain(process.command);
   }
   views_ = std::move(views);
   if (cluster.version() != version) schedule_needed_ = true;

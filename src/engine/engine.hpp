@@ -7,8 +7,8 @@
 // then act on the machine and answer. All three happen in settle().
 //
 // One file for each concern: engine_submit (checks), engine_queue (who starts), engine_run (start,
-// end), engine_steps (what clients run), engine_recover (restart), engine_control (cancel, hold,
-// update, …), engine_view (what is shown to whom).
+// end), engine_steps (what clients run), engine_recover (restart), engine_find (whom a text names),
+// engine_control (cancel, hold, …), engine_update, engine_view (what is shown to whom).
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <tl/expected.hpp>
 #include <unordered_map>
@@ -65,6 +66,7 @@ struct Machine {
   std::int64_t cpus = 1;
   Bytes memory;
   WallTime boot = {};
+  std::string boot_id = {};  // of this run of the machine, as the kernel names it
   std::vector<gpu::Device> gpus = {};
 };
 
@@ -131,10 +133,12 @@ class Engine final : public ExecutorEvents {
   Answer<void> resume(const Caller& caller, const std::string& id);
   // Before the other waiting jobs of their owner: those are lowered, nobody is raised. `7,8`.
   Answer<void> top(const Caller& caller, const std::string& ids);
-  // `changes` is JSON: an object of JobSpec's fields.
-  Answer<void> update(const Caller& caller, const std::string& id, const std::string& changes);
   Answer<void> drain(const Caller& caller, const std::string& reason);
   Answer<void> undrain(const Caller& caller);
+
+  // --- engine_update
+  // `changes` is JSON: an object of JobSpec's fields.
+  Answer<void> update(const Caller& caller, const std::string& id, const std::string& changes);
 
   // --- engine_steps
   Answer<api::Allocation> begin_step(const Caller& caller, const std::string& id,
@@ -147,7 +151,7 @@ class Engine final : public ExecutorEvents {
   Answer<JobId> attach(const Caller& caller, const std::string& id);
   // The connection that a job or a step belongs to has ended.
   void hang_up(JobId job);
-  void hang_up_step(JobId job, std::int64_t step);
+  void hang_up_step(JobId job, std::int64_t attempt, std::int64_t step);
   // One of a job's steps: its number, or `batch`.
   Answer<void> cancel_step(const Caller& caller, const std::string& id, const std::string& step,
                            const api::CancelSpec& spec);
@@ -193,7 +197,8 @@ class Engine final : public ExecutorEvents {
   Engine(Parts parts, core::Ledger ledger, std::unique_ptr<core::Policy> policy);
 
   // engine_submit
-  Answer<Job> check(const Caller& caller, api::JobSpec spec);
+  // Of a job that is there and shall become this: whose it is stays.
+  Answer<Job> check(const Caller& caller, api::JobSpec spec, const Job* changed = nullptr);
   Answer<void> read_spec(Job& job) const;  // fills in what is derived from job.spec
   Answer<void> check_dependencies(const Job& job);
   Job& add(Job job);
@@ -208,10 +213,16 @@ class Engine final : public ExecutorEvents {
   void wait_for(Job& job, std::string_view reason);
   [[nodiscard]] Compute wanted_gpus(const Job& job) const;
   [[nodiscard]] std::vector<core::RunningEntry> running_entries() const;
+  [[nodiscard]] Millis ran(const Job& job) const;
   [[nodiscard]] std::optional<Millis> time_left(const Job& job) const;
 
-  // engine_run
+  // engine_recover
   Result<void> recover();
+  Result<void> take_up(Job loaded);
+  Result<void> hold_again(const Job& job);
+  void take_up_processes(const Job& job);
+
+  // engine_run
   void start(Job& job, core::Placement placement);
   void finish(Job& job, core::JobState state, std::string reason);
   void back_to_queue(Job& job, bool held, bool count);
@@ -234,16 +245,32 @@ class Engine final : public ExecutorEvents {
     std::int64_t since_ms = 0;
   };
   void set_drained(std::optional<Drained> drained);
+  void cancel_one(Job& job, const Caller& caller);
+  void hold_one(Job& job, Hold hold);
+  Answer<void> requeue_over(const Caller& caller, const std::string& id, bool held);
+  void act_frozen(const Job& job);
+
+  // engine_update
+  Answer<Job> check_update(const Caller& caller, const Job& job, const std::string& changes);
+  void apply_update(Job& job, const Job& checked);
+  void act_limit(const Job& job);
+
+  // engine_find
+  // Slurm answers a stranger's cancel and a stranger's update with different errors.
+  static constexpr std::string_view kNotYours = "ESLURM_USER_ID_MISSING";
   // The live jobs of that name, all of them the caller's to command; at least one. `denied` is the
-  // error for those that are not: Slurm has two.
+  // error for those that are not.
   Answer<std::vector<Job*>> find_owned(const Caller& caller, const std::string& id,
                                        std::string_view denied = "ESLURM_ACCESS_DENIED");
+  // A job that there is or was.
   struct Named {
-    std::int64_t id = 0;
+    JobId head;    // the job, or the array
+    JobId record;  // which has it on record: of an element that waits, its array
     std::optional<std::int64_t> task;
   };
+  // `7`, `7_3` or `last`.
   Answer<Named> parse_id(const Caller& caller, const std::string& id);
-  void cancel_one(Job& job, const Caller& caller);
+  std::optional<JobId> find_task(JobId array, std::int64_t task);
   [[nodiscard]] bool is_admin(const Caller& caller) const;
   [[nodiscard]] bool owns(const Caller& caller, const api::JobInfo& job) const;
 
@@ -274,6 +301,8 @@ class Engine final : public ExecutorEvents {
   std::unique_ptr<core::Policy> policy_;
 
   std::map<JobId, Job> jobs_;  // what waits or runs
+  // Whose record could not be read, while what ran of them is ended: nothing starts meanwhile.
+  std::set<JobId> unknown_;
   std::int64_t last_id_ = 0;
   bool schedule_needed_ = true;
   bool dependencies_changed_ = true;
@@ -286,8 +315,8 @@ class Engine final : public ExecutorEvents {
     node::Pid pid = {};
     bool attached = false;
     std::optional<api::StepEnd> end = {};
-    std::optional<WallTime> reattach_by = {};
-    std::optional<WallTime> start_by = {};  // srun -I
+    std::optional<MonoTime> reattach_by = {};
+    std::optional<MonoTime> start_by = {};  // srun -I
   };
   std::unordered_map<JobId, Client> clients_;
   std::unordered_map<JobId, std::map<std::int64_t, api::StepInfo>> steps_;  // that run

@@ -54,11 +54,15 @@ Compute Engine::wanted_gpus(const Job& job) const {
   return one * job.request.gpus->count;
 }
 
+// The wall clock may be set while it runs: that gives no job more time, and none less.
+Millis Engine::ran(const Job& job) const {
+  if (job.state == core::JobState::suspended) return job.run.before;
+  return job.run.before + (clock_.mono() - job.run.since);
+}
+
 std::optional<Millis> Engine::time_left(const Job& job) const {
   if (!job.info.time_limit_ms) return std::nullopt;
-  const std::int64_t ran =
-      clock_.wall().ms() - job.info.start_ms.value_or(0) - job.info.suspended_total_ms;
-  return Millis(std::max<std::int64_t>(*job.info.time_limit_ms - ran, 0));
+  return std::max(Millis(*job.info.time_limit_ms) - ran(job), Millis(0));
 }
 
 std::vector<core::RunningEntry> Engine::running_entries() const {
@@ -107,6 +111,7 @@ std::optional<std::string_view> Engine::not_yet(const Job& job) const {
   const WallTime now = clock_.wall();
   if (job.hold == Hold::admin) return reason::kHeldAdmin;
   if (job.hold == Hold::user) return reason::kHeldUser;
+  if (!job.unfit.empty()) return reason::kBadConstraints;
   if (job.dependency_state.verdict == core::DependencyVerdict::never)
     return reason::kDependencyNever;
   if (job.dependency_state.verdict == core::DependencyVerdict::waiting) return reason::kDependency;
@@ -190,6 +195,7 @@ void Engine::schedule() {
     if (Job* job = find(id)) finish(*job, core::JobState::deadline, "Deadline");
   }
 
+  if (!unknown_.empty()) return;
   std::vector<core::QueueEntry> queue;
   if (!prepare_entries(queue)) return;
   const auto running = running_entries();

@@ -1,4 +1,6 @@
 // Taking up what the record says, when the daemon comes back.
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 
 #include "base/text.hpp"
@@ -24,61 +26,113 @@ Result<void> Engine::recover() {
     }
     drained_ = std::move(drained);
   }
-  std::vector<Job> live = TRY(store_.load_live());
-  const core::Node& node = ledger_.cluster().node(0);
-  for (Job& loaded : live) {
-    const api::JobInfo was = loaded.info;
-    if (const auto fine = read_spec(loaded); !fine) {
-      // The machine has changed since: it stays visible, for its owner to cancel.
-      loaded.hold = loaded.state == core::JobState::pending ? Hold::admin : loaded.hold;
-      loaded.info.reason_detail = fine.error().error.message;
-    }
-    if (!was.array_pending.empty()) loaded.waiting = TRY(core::parse_array(was.array_pending));
-    const JobId id = loaded.id();
-    Job& job = jobs_.emplace(id, std::move(loaded)).first->second;
-    if (!core::is_active(job.state)) continue;
-
-    // What it was granted, not what it would be granted now.
-    job.info.cpus = was.cpus;
-    job.info.memory = was.memory;
-    core::Use use{.node = 0, .cpus = kOneCpu * was.cpus, .memory = Bytes(was.memory), .gpus = {}};
-    for (const api::GpuHold& held : was.gpus) {
-      const auto gpu = std::ranges::find(node.gpus, GpuId(held.uuid), &core::Gpu::id);
-      if (gpu == node.gpus.end()) continue;  // gone, and so nobody else's
-      use.gpus.push_back({.gpu = static_cast<core::GpuIndex>(gpu - node.gpus.begin()),
-                          .portion = {Bytes(held.memory), Compute(held.compute)},
-                          .whole = held.whole});
-    }
-    if (const auto granted = ledger_.grant(id, std::move(use)); !granted) {
-      return fail(granted.error().code, "job {} cannot hold what it held: {}", id,
-                  granted.error().message);
-    }
-    for (api::StepInfo& step : TRY(store_.steps(id))) {
-      if (step.id == "batch") continue;
-      const std::int64_t number = std::stoll(step.id);
-      next_step_[id] = std::max(next_step_[id], number + 1);
-      if (!step.end_ms) steps_[id][number] = std::move(step);
-    }
-    if (!job.spec.batch) {
-      clients_[id] = {
-          .granted = nullptr,
-          .pid = {},
-          .attached = false,
-          .end = std::nullopt,
-          .reattach_by = job.spec.detached ? std::optional<WallTime>() : clock_.wall() + kReattach};
+  Store::Live live = TRY(store_.load_live());
+  for (Job& job : live.jobs) TRY(take_up(std::move(job)));
+  for (const Store::Unreadable& row : live.unreadable) {
+    if (!row.active) continue;
+    // What it held is not known, and so not what is free, until nothing of it is left.
+    Job job;
+    job.info.id = row.id.value();
+    job.info.uid = row.uid.value();
+    job.mark = row.mark;
+    unknown_.insert(row.id);
+    executor_.end_allocation(job, kGonePatience);
+  }
+  std::vector<JobId> abandoned;
+  for (auto& [id, job] : jobs_) {
+    if (core::is_active(job.state)) {
+      take_up_processes(job);
+    } else if (!job.spec.batch) {
+      abandoned.push_back(id);
     }
   }
-  for (auto& [id, job] : jobs_) {
-    if (!core::is_active(job.state)) continue;
-    if (job.spec.batch) executor_.adopt(job);
-    if (job.state != core::JobState::completing) continue;
-    if (job.spec.batch) {
-      executor_.command(id, node::CancelCommand{});
-    } else {
-      executor_.end_allocation(job, kGonePatience);
-    }
+  for (const JobId id : abandoned) {
+    // Whoever waited for it lost the daemon, and cannot hear that it starts.
+    jobs_.at(id).info.reason_detail = "the command that asked for it lost the daemon";
+    finish(jobs_.at(id), core::JobState::cancelled, std::string(core::reason::kNone));
   }
   return {};
+}
+
+Result<void> Engine::take_up(Job loaded) {
+  const api::JobInfo was = loaded.info;
+  if (const auto fine = read_spec(loaded); !fine) {
+    // The machine has changed since: it stays visible, for its owner to change or cancel.
+    loaded.unfit = fine.error().error.message;
+  }
+  const JobId id = loaded.id();
+  Job& job = jobs_.emplace(id, std::move(loaded)).first->second;
+  if (!core::is_active(job.state)) return {};
+
+  // What it was granted, not what it would be granted now.
+  job.info.cpus = was.cpus;
+  job.info.memory = was.memory;
+  TRY(hold_again(job));
+  if (job.run.boot != machine_.boot_id) {
+    // The clock it was measured with began anew. What the other one says is the best there is.
+    const std::int64_t until = job.state == core::JobState::suspended
+                                   ? job.info.suspend_ms.value_or(clock_.wall().ms())
+                                   : clock_.wall().ms();
+    const std::int64_t ran = until - job.info.start_ms.value_or(until) - was.suspended_total_ms;
+    job.run.before = Millis(std::max<std::int64_t>(ran, 0));
+    job.run.since = clock_.mono();
+  }
+  for (api::StepInfo& step : TRY(store_.steps(id))) {
+    const auto number = parse_digits(step.id);
+    if (!number) continue;  // the batch script's
+    next_step_[id] = std::max(next_step_[id], *number + 1);
+    if (!step.end_ms) steps_[id][*number] = std::move(step);
+  }
+  if (!job.spec.batch) {
+    Client& client = clients_[id];
+    if (!job.spec.detached) client.reattach_by = clock_.mono() + kReattach;
+  }
+  return {};
+}
+
+// The machine may have become smaller, and its GPUs may be others.
+Result<void> Engine::hold_again(const Job& job) {
+  const core::Node& node = ledger_.cluster().node(0);
+  core::Use use{.node = 0,
+                .cpus = kOneCpu * std::max<std::int64_t>(job.info.cpus, 0),
+                .memory = Bytes(std::max<std::int64_t>(job.info.memory, 0)),
+                .gpus = {}};
+  core::Use without = use;
+  for (const api::GpuHold& held : job.info.gpus) {
+    const auto gpu = std::ranges::find(node.gpus, GpuId(held.uuid), &core::Gpu::id);
+    if (gpu == node.gpus.end()) continue;  // gone, and so nobody else's
+    const core::Portion portion = held.whole
+                                      ? core::Portion{gpu->memory, node.compute_limit}
+                                      : core::Portion{Bytes(held.memory), Compute(held.compute)};
+    use.gpus.push_back({.gpu = static_cast<core::GpuIndex>(gpu - node.gpus.begin()),
+                        .portion = portion,
+                        .whole = held.whole});
+  }
+  std::ranges::sort(use.gpus, {}, &core::GpuUse::gpu);
+  const auto granted = ledger_.take_up(job.id(), std::move(use));
+  if (granted) return {};
+  spdlog::error("job {} cannot hold the GPUs it held: {}", job.id(), granted.error().message);
+  return ledger_.take_up(job.id(), std::move(without));
+}
+
+// What was committed before the daemon went may not have been done: it is said once more.
+void Engine::take_up_processes(const Job& job) {
+  const bool frozen = job.state == core::JobState::suspended;
+  if (job.spec.batch) executor_.adopt(job);
+  if (job.info.suspend_ms) {
+    if (!job.spec.batch) {
+      executor_.freeze_allocation(job, frozen);
+    } else {
+      executor_.command(job.id(),
+                        frozen ? node::Command(node::SuspendCommand{}) : node::ResumeCommand{});
+    }
+  }
+  if (job.state != core::JobState::completing) return act_limit(job);
+  if (job.spec.batch) {
+    executor_.command(job.id(), node::CancelCommand{});
+  } else {
+    executor_.end_allocation(job, kGonePatience);
+  }
 }
 
 }  // namespace aliquot::engine

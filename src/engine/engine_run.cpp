@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/text.hpp"
 #include "engine/engine.hpp"
 #include "node/output_path.hpp"
 
@@ -82,8 +83,10 @@ void Engine::start(Job& job, core::Placement placement) {
   job.info.end_ms.reset();
   if (job.info.time_limit_ms) job.info.end_ms = now.ms() + *job.info.time_limit_ms;
   job.mark = node::make_mark(job.id());
+  job.run = {machine_.boot_id, clock_.mono(), Millis(0)};
   resolve_paths(job);
   save(job);
+  require(store_.save_run(job.id(), job.run));
   dependencies_changed_ = true;
   if (job.spec.batch) {
     require(store_.save_step({.job_id = job.info.id,
@@ -100,12 +103,19 @@ void Engine::start(Job& job, core::Placement placement) {
     if (started == nullptr) return;
     StartOrder order{started->info, started->spec, {}, started->mark};
     if (started->spec.batch) {
-      order.payload = require_value(store_.payload(started->payload));
+      auto payload = store_.payload(started->payload);
+      if (!payload) {
+        started->info.reason_detail = payload.error().message;
+        return finish(*started, core::JobState::failed, "JobLaunchFailure");
+      }
+      order.payload = std::move(*payload);
       executor_.start(std::move(order));
       return;
     }
     const auto client = clients_.find(id);
-    if (client == clients_.end()) return;
+    if (client == clients_.end()) {
+      return finish(*started, core::JobState::cancelled, std::string(core::reason::kNone));
+    }
     const Granted granted = std::exchange(client->second.granted, nullptr);
     auto environment = executor_.admit(order, client->second.pid);
     if (!environment) {
@@ -139,6 +149,7 @@ void Engine::finish(Job& job, core::JobState state, std::string reason) {
     require(store_.save_step(step));
   }
   save(job);
+  if (ran) require(store_.save_run(id, std::nullopt));
   release_grant(job);
   if (const auto client = clients_.find(id); client != clients_.end()) {
     if (const Granted granted = client->second.granted) {
@@ -176,6 +187,7 @@ void Engine::back_to_queue(Job& job, bool held, bool count) {
   set_state(job, core::JobState::pending);
   job.ending = Ending::none;
   job.mark.clear();
+  job.run = {};
   if (held) job.hold = Hold::user;
   api::JobInfo& info = job.info;
   if (count) ++info.restarts;
@@ -193,6 +205,7 @@ void Engine::back_to_queue(Job& job, bool held, bool count) {
   steps_.erase(job.id());
   next_step_.erase(job.id());
   save(job);
+  require(store_.save_run(job.id(), std::nullopt));
   require(store_.drop_steps(job.id()));
   dependencies_changed_ = true;
   schedule_needed_ = true;
@@ -205,9 +218,8 @@ void Engine::remember_use(Job& job, const node::ExitRecord& record) {
   info.max_rss = record.max_rss;
   std::int64_t compute = 0;
   for (const api::GpuHold& gpu : info.gpus) compute += gpu.compute;
-  const std::int64_t ran = clock_.wall().ms() - info.start_ms.value_or(0) - info.suspended_total_ms;
-  info.gpu_ms =
-      scale_down(Millis(std::max<std::int64_t>(ran, 0)), compute, kWholeGpu.value()).value();
+  const Millis time = ran(job);
+  info.gpu_ms = scale_down(time, compute, kWholeGpu.value()).value();
   if (const auto use = gpu_use_.find(job.id()); use != gpu_use_.end() && use->second.samples > 0) {
     info.gpu_memory_peak = use->second.memory_peak;
     info.gpu_utilisation = use->second.utilisation / use->second.samples;
@@ -215,7 +227,7 @@ void Engine::remember_use(Job& job, const node::ExitRecord& record) {
   // What the library measured in the job beats what was seen of the GPU from outside.
   if (record.gpu_ms) {
     info.gpu_ms = *record.gpu_ms;
-    const std::int64_t held = ran * std::max<std::int64_t>(std::ssize(info.gpus), 1);
+    const std::int64_t held = time.value() * std::max<std::int64_t>(std::ssize(info.gpus), 1);
     if (held > 0) {
       info.gpu_utilisation =
           std::min(scale_down(kWholeGpu, *record.gpu_ms, held), kWholeGpu).value();
@@ -247,6 +259,11 @@ void Engine::remember_use(Job& job, const node::ExitRecord& record) {
 }
 
 void Engine::on_ended(const node::ExitRecord& record) {
+  if (unknown_.erase(JobId(record.job_id)) > 0) {
+    schedule_needed_ = true;
+    actions_.push_back([this, id = JobId(record.job_id)] { executor_.forget(id); });
+    return;
+  }
   Job* job = find(JobId(record.job_id));
   if (job == nullptr || !core::is_active(job->state) || record.attempt != job->info.restarts)
     return;
@@ -264,7 +281,8 @@ void Engine::on_ended(const node::ExitRecord& record) {
     exit_code = end ? end->exit_code : info.derived_exit_code;
     exit_signal = end ? end->exit_signal : info.derived_exit_signal;
   }
-  if (!record.detail.empty()) info.reason_detail = record.detail;  // else what was found of it
+  if (!record.detail.empty())
+    info.reason_detail = make_plain(record.detail);  // else what was found of it
   // The exit code of a job that was ended from outside says nothing about its script.
   if (record.reason == node::EndReason::timeout || job->ending == Ending::timeout) {
     return finish(*job, JobState::timeout, "TimeLimit");
@@ -292,9 +310,12 @@ void Engine::on_never_started(JobId id, std::int64_t attempt, const std::string&
     return finish(*job, core::JobState::cancelled, std::string(core::reason::kNone));
   }
   if (why.empty()) {
+    // What a crash of the daemon leaves, the folder knows. After a crash of the machine it may have
+    // forgotten what was written last: the job may have run.
+    if (job->run.boot != machine_.boot_id) return on_lost(id, attempt);
     return back_to_queue(*job, job->ending == Ending::requeue_hold, false);
   }
-  job->info.reason_detail = why;
+  job->info.reason_detail = make_plain(why);
   finish(*job, core::JobState::failed, "JobLaunchFailure");
 }
 
@@ -342,7 +363,7 @@ void Engine::end_processes(Job& job, Ending ending) {
 
 // Batch jobs are watched by their stepd; of the others the engine is the watch.
 void Engine::enforce_times() {
-  const WallTime now = clock_.wall();
+  const MonoTime now = clock_.mono();
   std::vector<JobId> over;
   std::vector<JobId> gone;
   std::vector<JobId> late;
@@ -352,9 +373,9 @@ void Engine::enforce_times() {
     if (job->state == core::JobState::pending && client.start_by && *client.start_by <= now) {
       late.push_back(id);
     }
-    if (job->state != core::JobState::running) continue;
+    if (job->state == core::JobState::pending || job->state == core::JobState::completing) continue;
     const auto left = time_left(*job);
-    if (left && *left <= Millis(0)) over.push_back(id);
+    if (job->state == core::JobState::running && left && *left <= Millis(0)) over.push_back(id);
     if (client.reattach_by && *client.reattach_by <= now) gone.push_back(id);
   }
   for (const JobId id : over) end_processes(jobs_.at(id), Ending::timeout);

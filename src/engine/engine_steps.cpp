@@ -201,7 +201,10 @@ void Engine::hang_up(JobId id) {
   end_processes(*job, Ending::none);
 }
 
-void Engine::hang_up_step(JobId id, std::int64_t number) {
+void Engine::hang_up_step(JobId id, std::int64_t attempt, std::int64_t number) {
+  // A step of the same number may run in the job's next life.
+  const Job* job = find(id);
+  if (job == nullptr || job->info.restarts != attempt) return;
   const auto job_steps = steps_.find(id);
   if (job_steps == steps_.end()) return;
   const auto step = job_steps->second.find(number);

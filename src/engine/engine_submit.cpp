@@ -28,9 +28,12 @@ Answer<void> check_texts(const api::JobSpec& spec) {
   }
   for (const std::string& path : {spec.work_dir, spec.command, spec.std_out.value_or(""),
                                   spec.std_err.value_or(""), spec.std_in.value_or("")}) {
-    if (path.size() > kMaxPath || path.find('\0') != std::string::npos ||
-        path.find('\n') != std::string::npos) {
-      return refuse(400, "ESLURM_PATHNAME_TOO_LONG", "a path of the job is too long or no path");
+    if (path.size() > kMaxPath) {
+      return refuse(400, "ESLURM_PATHNAME_TOO_LONG", "a path of the job is too long");
+    }
+    if (steers_terminal(path)) {
+      return refuse(400, "ESLURM_INVALID_JOB_TEXT",
+                    fmt::format("the path {} holds control characters", quote(path)));
     }
   }
   for (const std::string& variable : spec.environment) {
@@ -151,29 +154,50 @@ Answer<void> Engine::read_spec(Job& job) const {
     return refuse(400, "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE", shape.error().message);
   }
   job.shape = *shape;
+  job.unfit.clear();
   return {};
 }
 
 Answer<void> Engine::check_dependencies(const Job& job) {
   for (const core::Dependency& one : job.dependencies.all) {
     if (one.kind == core::Dependency::Kind::singleton) continue;
-    if (one.job == job.id() && job.info.id != 0) {
+    const bool itself =
+        one.task ? job.info.array_task_id == one.task && job.info.array_job_id == one.job.value()
+                 : one.job == job.id() || job.info.array_job_id == one.job.value();
+    if (itself) {
       return refuse(400, "ESLURM_DEPENDENCY", "a job cannot wait for itself");
     }
-    if (!require_value(store_.facts(one.job, one.task))) {
+    if (!require_value(store_.facts(one.job, std::nullopt)) ||
+        (one.task && !find_task(one.job, *one.task))) {
+      const std::string task = one.task ? fmt::format("_{}", *one.task) : "";
       return refuse(400, "ESLURM_DEPENDENCY",
-                    fmt::format("there is no job {} to wait for", one.job));
+                    fmt::format("there is no job {}{} to wait for", one.job, task));
     }
   }
   return {};
 }
 
-Answer<Job> Engine::check(const Caller& caller, api::JobSpec spec) {
+Answer<Job> Engine::check(const Caller& caller, api::JobSpec spec, const Job* changed) {
   if (const auto fine = admit(caller); !fine) return tl::make_unexpected(fine.error());
   if (const auto fine = check_texts(spec); !fine) return tl::make_unexpected(fine.error());
   if (const auto fine = check_numbers(spec); !fine) return tl::make_unexpected(fine.error());
-  const auto user = users_.find(caller.uid);
-  if (!user) return refuse(403, "ESLURM_USER_ID_MISSING", user.error().message);
+  Job job;
+  if (changed != nullptr) {
+    job.info.id = changed->info.id;
+    job.info.array_job_id = changed->info.array_job_id;
+    job.info.array_task_id = changed->info.array_task_id;
+    job.info.user = changed->info.user;
+    job.info.uid = changed->info.uid;
+    job.info.group = changed->info.group;
+    job.info.gid = changed->info.gid;
+  } else {
+    const auto user = users_.find(caller.uid);
+    if (!user) return refuse(403, "ESLURM_USER_ID_MISSING", user.error().message);
+    job.info.user = user->name;
+    job.info.uid = caller.uid.value();
+    job.info.group = user->group;
+    job.info.gid = user->gid;
+  }
   const Partition* partition = find_partition(spec.partition);
   if (partition == nullptr) {
     return refuse(400, "ESLURM_INVALID_PARTITION_NAME",
@@ -188,11 +212,13 @@ Answer<Job> Engine::check(const Caller& caller, api::JobSpec spec) {
   if (!spec.batch && !spec.array.empty()) {
     return refuse(400, "ESLURM_INVALID_ARRAY", "only batch jobs can be arrays");
   }
-  if ((spec.nice < 0 || spec.priority) && !is_admin(caller)) {
+  const bool raised = changed == nullptr
+                          ? spec.nice < 0 || spec.priority
+                          : (spec.nice < 0 && spec.nice != changed->spec.nice) ||
+                                (spec.priority && spec.priority != changed->spec.priority);
+  if (raised && !is_admin(caller)) {
     return refuse(403, "ESLURM_ACCESS_DENIED", "only root may raise a priority");
   }
-
-  Job job;
   job.spec = std::move(spec);
   if (const auto fine = read_spec(job); !fine) return tl::make_unexpected(fine.error());
   if (const auto fine = check_dependencies(job); !fine) return tl::make_unexpected(fine.error());
@@ -217,11 +243,7 @@ Answer<Job> Engine::check(const Caller& caller, api::JobSpec spec) {
   const WallTime now = clock_.wall();
   api::JobInfo& info = job.info;
   info.name = job.spec.name;
-  info.user = user->name;
-  info.uid = caller.uid.value();
-  info.group = user->group;
-  info.gid = user->gid;
-  info.account = job.spec.account.empty() ? user->name : job.spec.account;
+  info.account = job.spec.account.empty() ? info.user : job.spec.account;
   info.partition = partition->name;
   info.qos = job.spec.qos.empty() ? "normal" : job.spec.qos;
   info.comment = job.spec.comment;
@@ -294,7 +316,7 @@ Answer<JobId> Engine::allocate(const Caller& caller, api::JobSpec spec, Granted 
   Client& client = clients_[added.id()];
   client = {.granted = std::move(granted), .pid = caller.pid, .attached = true};
   if (added.spec.immediate) {
-    client.start_by = clock_.wall() + seconds(std::max<std::int64_t>(added.spec.immediate_s, 1));
+    client.start_by = clock_.mono() + seconds(std::max<std::int64_t>(added.spec.immediate_s, 1));
   }
   return added.id();
 }

@@ -76,7 +76,7 @@ TEST_F(EngineTest, RefusesWithSlurmsErrors) {
   EXPECT_EQ(refusal(wrong), "ESLURM_INVALID_JOB_TEXT");
   wrong = spec();
   wrong.work_dir = std::string("/tmp\0/etc", 9);
-  EXPECT_EQ(refusal(wrong), "ESLURM_PATHNAME_TOO_LONG");
+  EXPECT_EQ(refusal(wrong), "ESLURM_INVALID_JOB_TEXT");
   EXPECT_EQ(refusal(spec(), Uid(999)), "ESLURM_USER_ID_MISSING");
 }
 

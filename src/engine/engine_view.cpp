@@ -34,6 +34,7 @@ std::string Engine::wait_sentence(const Job& job) const {
   if (why == reason::kBeginTime) return "it is not to start yet";
   if (why == reason::kHeldUser) return fmt::format("held: 'scontrol release {}'", info.id);
   if (why == reason::kHeldAdmin) return "held by an administrator";
+  if (why == reason::kBadConstraints) return job.unfit;
   if (why == reason::kTaskLimit) return "as many of its array run as may run at once";
   if (why == reason::kTimeLimit) return "its time limit is longer than the partition's";
   if (why == reason::kNotAvailable && drained_)
@@ -53,11 +54,7 @@ Answer<std::string> Engine::list(const Caller& caller, const std::string& id,
   if (!id.empty()) {
     const auto named = parse_id(caller, id);
     if (!named) return tl::make_unexpected(named.error());
-    query.id = named->id;
-    // A job that never was is an error, one that is long over is not.
-    if (!require_value(store_.facts(JobId(named->id), std::nullopt))) {
-      return refuse(404, "ESLURM_INVALID_JOB_ID", "there is no job " + id);
-    }
+    query.id = named->head.value();
   }
   auto over = require_value(store_.query(query, false));
   api::JobListWriter list(over.size() + jobs_.size(), brief);
@@ -88,16 +85,9 @@ Answer<api::JobInfo> Engine::show(const Caller& caller, const std::string& id) {
   if (const auto fine = admit(caller); !fine) return tl::make_unexpected(fine.error());
   const auto named = parse_id(caller, id);
   if (!named) return tl::make_unexpected(named.error());
-  JobId wanted(named->id);
-  if (named->task) {
-    wanted = require_value(store_.find_task(named->id, *named->task)).value_or(wanted);
-  }
+  const JobId wanted = named->record;
   api::JobInfo info;
   if (const Job* job = find(wanted)) {
-    const auto& tasks = job->waiting.tasks;
-    if (named->task && !tasks.empty() && !std::ranges::binary_search(tasks, *named->task)) {
-      return refuse(404, "ESLURM_INVALID_JOB_ID", "there is no job " + id);
-    }
     info = job->info;
     if (auto why = wait_sentence(*job); !why.empty()) info.reason_detail = std::move(why);
   } else {
@@ -114,8 +104,9 @@ Answer<std::string> Engine::script(const Caller& caller, const std::string& id) 
   const auto info = show(caller, id);
   if (!info) return tl::make_unexpected(info.error());
   if (!owns(caller, *info)) return refuse(403, "ESLURM_ACCESS_DENIED", "the job is not yours");
-  const Job job = require_value(store_.load(JobId(info->id)));
-  const auto payload = store_.payload(job.payload);
+  const auto job = store_.load(JobId(info->id));
+  if (!job) return refuse(404, "ESLURM_INVALID_JOB_ID", job.error().message);
+  const auto payload = store_.payload(job->payload);
   if (!payload) return refuse(404, "ESLURM_JOB_SCRIPT_MISSING", payload.error().message);
   return payload->script;
 }
@@ -124,9 +115,9 @@ void Engine::wait(const Caller& caller, const std::string& id, Ended ended) {
   auto info = show(caller, id);
   if (!info) return ended(tl::make_unexpected(info.error()));
   const auto named = parse_id(caller, id);
-  const auto facts = require_value(store_.facts(JobId(named->id), named->task));
+  const auto facts = require_value(store_.facts(named->head, named->task));
   if (facts && facts->ended) return ended(*info);
-  waiting_[JobId(named->task ? info->id : named->id)].push_back(
+  waiting_[named->record].push_back(
       [this, caller, ended = std::move(ended)](Answer<api::JobInfo> last) {
         if (last) redact(caller, *last);
         ended(std::move(last));

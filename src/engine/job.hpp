@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/types.hpp"
+#include "base/time.hpp"
 #include "core/array_spec.hpp"
 #include "core/cluster.hpp"
 #include "core/dependency.hpp"
@@ -20,6 +21,13 @@ enum class Hold : std::uint8_t { none, user, admin };
 // What shall become of a job whose processes are being ended.
 enum class Ending : std::uint8_t { none, cancel, timeout, requeue, requeue_hold };
 
+// How long a job has run, by the clock that nobody sets and in the boot in which it counts.
+struct RunTime {
+  std::string boot;
+  MonoTime since = {};  // running, or suspended, without a break
+  Millis before = {};   // of running, until then
+};
+
 struct Job {
   api::JobInfo info;  // as its owner sees it, but for the steps; state is a name for `state`
   api::JobSpec spec;  // without script and environment: those wait in the store
@@ -28,6 +36,8 @@ struct Job {
   Ending ending = Ending::none;
   std::string mark;          // of its processes, while it runs
   std::int64_t payload = 0;  // whose script and environment it has: an element's are its array's
+  RunTime run;               // while it runs
+  std::string unfit;         // why it cannot run on the machine as it is now
 
   // Read from the above whenever it comes from outside or from the store.
   core::Dependencies dependencies;

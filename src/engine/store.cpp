@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <SQLiteCpp/SQLiteCpp.h>
+#include <spdlog/spdlog.h>
 
 #include <map>
 #include <utility>
 
 #include "api/json.hpp"
+#include "base/text.hpp"
+#include "core/array_spec.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -103,6 +106,21 @@ struct Store::Database {
     if (std::exchange(dirty, true)) return;
     prepared("BEGIN IMMEDIATE").exec();
   }
+
+  // Not while a statement that reads the jobs is under way.
+  void set_aside(std::int64_t id, const std::string& why) {
+    spdlog::error(
+        "the record of job {} cannot be read and is set aside, in the table 'unreadable': {}", id,
+        why);
+    begin();
+    auto& copy = prepared("INSERT INTO unreadable SELECT *, ? FROM jobs WHERE id = ?");
+    copy.bind(1, why);
+    copy.bind(2, id);
+    copy.exec();
+    auto& remove = prepared("DELETE FROM jobs WHERE id = ?");
+    remove.bind(1, id);
+    remove.exec();
+  }
 };
 
 namespace {
@@ -119,17 +137,31 @@ auto guarded(Function&& function) -> decltype(function()) {
 
 Result<Job> read_job(SQLite::Statement& row) {
   Job job;
-  job.info = TRY(api::from_json<api::JobInfo>(row.getColumn(0).getText()));
-  job.spec = TRY(api::from_json<api::JobSpec>(row.getColumn(1).getText()));
-  job.state = core::parse_job_state(job.info.state).value_or(core::JobState::node_fail);
+  job.info = TRY(api::from_json<api::JobInfo>(row.getColumn(0).getString()));
+  job.spec = TRY(api::from_json<api::JobSpec>(row.getColumn(1).getString()));
+  const auto state = core::parse_job_state(job.info.state);
+  if (!state) return fail(Error::Code::invalid_argument, "no state {}", quote(job.info.state));
+  job.state = *state;
   job.hold = static_cast<Hold>(row.getColumn(2).getInt());
   job.ending = static_cast<Ending>(row.getColumn(3).getInt());
-  job.mark = row.getColumn(4).getText();
+  job.mark = row.getColumn(4).getString();
   job.payload = row.getColumn(5).getInt64();
+  if (job.info.id != row.getColumn(6).getInt64()) {
+    return fail(Error::Code::invalid_argument, "it says that it is job {}", job.info.id);
+  }
+  if (!job.info.array_pending.empty()) {
+    job.waiting = TRY(core::parse_array(job.info.array_pending));
+  }
+  if (!row.getColumn(7).isNull()) {
+    job.run = {row.getColumn(7).getString(), MonoTime(row.getColumn(8).getInt64()),
+               Millis(row.getColumn(9).getInt64())};
+  }
   return job;
 }
 
-constexpr const char* kJobColumns = "info, spec, hold, ending, mark, payload";
+constexpr const char* kJobColumns =
+    "SELECT info, spec, hold, ending, mark, payload, id, boot, since, before, uid, state "
+    "FROM jobs LEFT JOIN runs ON runs.job = jobs.id";
 
 }  // namespace
 
@@ -157,6 +189,10 @@ Result<Store> Store::open(const std::filesystem::path& path) {
     }
     // Newer than the version: an older program does without.
     db.exec("CREATE TABLE IF NOT EXISTS notes(name TEXT PRIMARY KEY, text TEXT NOT NULL)");
+    db.exec(
+        "CREATE TABLE IF NOT EXISTS runs(job INTEGER PRIMARY KEY, boot TEXT NOT NULL, "
+        "since INTEGER NOT NULL, before INTEGER NOT NULL)");
+    db.exec("CREATE TABLE IF NOT EXISTS unreadable AS SELECT *, '' AS why FROM jobs WHERE 0");
     return Store(std::move(database));
   });
 }
@@ -168,7 +204,10 @@ Store::~Store() = default;
 
 Result<std::int64_t> Store::last_id() {
   return guarded([&]() -> Result<std::int64_t> {
-    auto& query = database_->prepared("SELECT max(id) FROM jobs");
+    auto& query = database_->prepared(
+        "SELECT max(ifnull((SELECT max(id) FROM jobs), 0), ifnull((SELECT max(id) FROM "
+        "unreadable), "
+        "0))");
     query.executeStep();
     return query.getColumn(0).getInt64();
   });
@@ -259,19 +298,50 @@ Result<void> Store::drop_steps(JobId id) {
   });
 }
 
-Result<std::vector<Job>> Store::load_live() {
-  return guarded([&]() -> Result<std::vector<Job>> {
-    auto& query = database_->prepared(
-        fmt::format("SELECT {} FROM jobs WHERE over = 0 ORDER BY id", kJobColumns));
-    std::vector<Job> jobs;
-    while (query.executeStep()) jobs.push_back(TRY(read_job(query)));
-    return jobs;
+Result<void> Store::save_run(JobId id, const std::optional<RunTime>& run) {
+  return guarded([&]() -> Result<void> {
+    database_->begin();
+    auto& query = database_->prepared(run ? "INSERT OR REPLACE INTO runs VALUES(?,?,?,?)"
+                                          : "DELETE FROM runs WHERE job = ?");
+    query.bind(1, id.value());
+    if (run) {
+      query.bind(2, run->boot);
+      query.bind(3, run->since.ms());
+      query.bind(4, run->before.value());
+    }
+    query.exec();
+    return {};
+  });
+}
+
+Result<Store::Live> Store::load_live() {
+  return guarded([&]() -> Result<Live> {
+    Live live;
+    {
+      auto& query = database_->prepared(fmt::format("{} WHERE over = 0 ORDER BY id", kJobColumns));
+      while (query.executeStep()) {
+        auto job = read_job(query);
+        if (job) {
+          live.jobs.push_back(std::move(*job));
+          continue;
+        }
+        const auto state = core::parse_job_state(query.getColumn(11).getString());
+        live.unreadable.push_back({.id = JobId(query.getColumn(6).getInt64()),
+                                   .uid = Uid(query.getColumn(10).getUInt()),
+                                   .active = !state || core::is_active(*state),
+                                   .mark = query.getColumn(4).getString(),
+                                   .why = job.error().message});
+      }
+      query.reset();
+    }
+    for (const Unreadable& row : live.unreadable) database_->set_aside(row.id.value(), row.why);
+    return live;
   });
 }
 
 Result<Job> Store::load(JobId id) {
   return guarded([&]() -> Result<Job> {
-    auto& query = database_->prepared(fmt::format("SELECT {} FROM jobs WHERE id = ?", kJobColumns));
+    auto& query = database_->prepared(fmt::format("{} WHERE id = ?", kJobColumns));
     query.bind(1, id.value());
     if (!query.executeStep()) return fail(Error::Code::not_found, "there is no job {}", id);
     return read_job(query);
@@ -297,7 +367,9 @@ Result<std::vector<api::StepInfo>> Store::steps(JobId id) {
     query.bind(1, id.value());
     std::vector<api::StepInfo> steps;
     while (query.executeStep()) {
-      steps.push_back(TRY(api::from_json<api::StepInfo>(query.getColumn(0).getText())));
+      // What cannot be read stays where it is.
+      auto step = api::from_json<api::StepInfo>(query.getColumn(0).getString());
+      if (step) steps.push_back(std::move(*step));
     }
     return steps;
   });
@@ -305,7 +377,7 @@ Result<std::vector<api::StepInfo>> Store::steps(JobId id) {
 
 Result<std::vector<api::JobInfo>> Store::query(const AccountingQuery& wanted, bool with_steps) {
   auto jobs = guarded([&]() -> Result<std::vector<api::JobInfo>> {
-    std::string sql = "SELECT info FROM jobs WHERE 1";
+    std::string sql = "SELECT info, id FROM jobs WHERE 1";
     if (wanted.only_over) sql += " AND over = 1";
     if (wanted.start)
       sql += wanted.only_over ? " AND ended >= ?1" : " AND (ended IS NULL OR ended >= ?1)";
@@ -321,9 +393,17 @@ Result<std::vector<api::JobInfo>> Store::query(const AccountingQuery& wanted, bo
     if (wanted.id) query.bind(4, *wanted.id);
     if (wanted.name) query.bind(5, *wanted.name);
     std::vector<api::JobInfo> found;
+    std::map<std::int64_t, std::string> unreadable;
     while (query.executeStep()) {
-      found.push_back(TRY(api::from_json<api::JobInfo>(query.getColumn(0).getText())));
+      auto job = api::from_json<api::JobInfo>(query.getColumn(0).getString());
+      if (job) {
+        found.push_back(std::move(*job));
+      } else {
+        unreadable[query.getColumn(1).getInt64()] = job.error().message;
+      }
     }
+    query.reset();
+    for (const auto& [id, why] : unreadable) database_->set_aside(id, why);
     return found;
   });
   if (jobs && with_steps) {

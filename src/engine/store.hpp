@@ -42,8 +42,24 @@ class Store {
   Result<void> save_step(const api::StepInfo& step);
   Result<void> drop_steps(JobId id);
 
+  // How long it has run; dropped with nothing.
+  Result<void> save_run(JobId id, const std::optional<RunTime>& run);
+
+  // A row that is no job: damaged, or written by nobody we know. It is moved as it is to the table
+  // `unreadable`, where it harms nobody, and the log names it.
+  struct Unreadable {
+    JobId id;
+    Uid uid;
+    bool active = false;  // something of it may run
+    std::string mark;
+    std::string why;
+  };
+  struct Live {
+    std::vector<Job> jobs;
+    std::vector<Unreadable> unreadable;
+  };
   // What is not over, by id, as it was saved; parts that are read from the spec are not filled in.
-  Result<std::vector<Job>> load_live();
+  Result<Live> load_live();
   // One that is over, to requeue it.
   Result<Job> load(JobId id);
   Result<Payload> payload(std::int64_t id);

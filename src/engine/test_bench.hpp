@@ -29,6 +29,7 @@ class Bench {
   Bench() {
     std::string pattern = testing::TempDir() + "aliquot-engine-XXXXXX";
     folder_ = ::mkdtemp(pattern.data());
+    machine.gpus = gpu::fake_gpus(4, "h200", gib(140));
     open();
   }
   Bench(const Bench&) = delete;
@@ -39,16 +40,15 @@ class Bench {
   }
 
   void open() {
-    auto store = Store::open(folder_ + "/state.db");
+    auto store = Store::open(database());
     EXPECT_TRUE(store) << store.error().message;
-    Machine machine{.name = "host", .os = "test", .cpus = 64, .memory = gib(512)};
-    machine.gpus = gpu::fake_gpus(4, "h200", gib(140));
     auto made = Engine::create(
         {settings, machine, clock, executor, users, std::move(*store), owner, false});
     EXPECT_TRUE(made) << made.error().message;
     engine = std::move(*made);
     executor.listen(engine.get());
   }
+  [[nodiscard]] std::string database() const { return folder_ + "/state.db"; }
   // As kill -9 does: whatever is not committed is gone.
   void crash() {
     engine.reset();
@@ -90,6 +90,8 @@ class Bench {
     settle();
   }
 
+  Machine machine{
+      .name = "host", .os = "test", .cpus = 64, .memory = gib(512), .boot = {}, .boot_id = "first"};
   Settings settings;
   ManualClock clock{WallTime(1'800'000'000'000)};
   FakeExecutor executor;
