@@ -330,6 +330,7 @@ Answer<void> Engine::update(const Caller& caller, const std::string& id,
     next.spec.script.clear();
     next.spec.environment.clear();
     next.spec.array = before.array;
+    next.spec.limits = before.limits;
     api::JobSpec probe = next.spec;
     if (probe.batch) probe.script = "#!";
     const Caller owner{Uid(job->info.uid), caller.pid};

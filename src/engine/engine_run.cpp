@@ -155,9 +155,11 @@ void Engine::finish(Job& job, core::JobState state, std::string reason) {
   const std::int64_t array = job.info.array_job_id.value_or(0);
   api::JobInfo last = job.info;
   jobs_.erase(id);  // `job` is gone
-  actions_.push_back([this, id, ran] {
-    if (ran) executor_.forget(id);
-  });
+  if (ran) {
+    actions_.push_back([this, run = node::Run{id, last.restarts}, user = Uid(last.uid)] {
+      executor_.forget(run, user);
+    });
+  }
   for (const JobId waited : {id, JobId(array)}) {
     const auto waiters = waiting_.find(waited);
     if (waiters == waiting_.end()) continue;
@@ -173,6 +175,10 @@ void Engine::finish(Job& job, core::JobState state, std::string reason) {
 // The same id, as new: for requeue, and for a start that a crash kept from happening.
 void Engine::back_to_queue(Job& job, bool held, bool count) {
   release_grant(job);
+  if (core::is_active(job.state)) {
+    actions_.push_back(
+        [this, run = job.run(), user = Uid(job.info.uid)] { executor_.forget(run, user); });
+  }
   set_state(job, core::JobState::pending);
   job.ending = Ending::none;
   job.mark.clear();

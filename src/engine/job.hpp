@@ -12,6 +12,7 @@
 #include "core/cluster.hpp"
 #include "core/dependency.hpp"
 #include "core/job_state.hpp"
+#include "node/run_name.hpp"
 
 namespace aliquot::engine {
 
@@ -37,6 +38,7 @@ struct Job {
   core::Shape shape;
 
   [[nodiscard]] JobId id() const { return JobId(info.id); }
+  [[nodiscard]] node::Run run() const { return {id(), info.restarts}; }
   [[nodiscard]] bool is_array() const { return !waiting.tasks.empty(); }
   // Elements stand where their array stands.
   [[nodiscard]] std::uint64_t order() const {
