@@ -33,13 +33,18 @@ void visit_fields(Visitor& visit, T& value) {
   FIELD(number); FIELD(before_s); FIELD(batch_only);
 }
 
+template <class Visitor, Of<LimitInfo> T>
+void visit_fields(Visitor& visit, T& value) {
+  FIELD(resource); FIELD(soft); FIELD(hard);
+}
+
 template <class Visitor, Of<JobSpec> T>
 void visit_fields(Visitor& visit, T& value) {
   FIELD(name); FIELD(partition); FIELD(account); FIELD(qos); FIELD(comment); FIELD(reservation);
   FIELD(licenses); FIELD(wckey); FIELD(mail_type); FIELD(mail_user); FIELD(batch);
   FIELD(script); FIELD(arguments); FIELD(command); FIELD(work_dir); FIELD(environment);
   FIELD(login_environment); FIELD(std_out); FIELD(std_err); FIELD(std_in); FIELD(append);
-  FIELD(umask); FIELD(submit_host); FIELD(time_limit_ms); FIELD(begin_ms); FIELD(deadline_ms);
+  FIELD(umask); FIELD(propagate); FIELD(limits); FIELD(submit_host); FIELD(time_limit_ms); FIELD(begin_ms); FIELD(deadline_ms);
   FIELD(hold); FIELD(requeue); FIELD(nice); FIELD(priority); FIELD(dependency);
   FIELD(kill_on_invalid_dependency); FIELD(array); FIELD(signal); FIELD(immediate);
   FIELD(immediate_s); FIELD(detached); FIELD(array_throttle);

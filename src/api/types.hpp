@@ -20,6 +20,13 @@ struct SignalRequest {
   bool batch_only = false;     // B: the batch shell alone
 };
 
+// A resource limit of a process.
+struct LimitInfo {
+  int resource = 0;                  // as the kernel counts them: RLIMIT_NOFILE
+  std::optional<std::int64_t> soft;  // absent: unlimited
+  std::optional<std::int64_t> hard;
+};
+
 // What sbatch, srun and salloc submit. Options that only Slurm's accounting knows are recorded, not
 // interpreted. GPU options travel as the user wrote them; core/request_parse reads them once.
 struct JobSpec {
@@ -46,6 +53,8 @@ struct JobSpec {
   std::optional<std::string> std_in;
   bool append = false;  // --open-mode
   std::uint32_t umask = 0022;
+  std::vector<std::string> propagate = {};  // the names of the limits that go with the job: NOFILE
+  std::vector<LimitInfo> limits = {};       // of who submitted it; the daemon asks the kernel
   std::string submit_host;
 
   std::optional<std::int64_t> time_limit_ms;

@@ -5,6 +5,7 @@
 
 #include "api/json.hpp"
 #include "base/text.hpp"
+#include "node/resource_limits.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -124,6 +125,8 @@ void ApiServer::post(const net::Request& request, const std::vector<std::string>
   if (path.size() == 2 && path[1] == "jobs") {
     auto spec = body_as<api::JobSpec>(request);
     if (!spec) return respond(error_response(spec.error()));
+    // What the kernel says, whatever the request does.
+    spec->limits = node::limits_of(caller.pid, caller.uid);
     if (request.query.contains("test")) {
       return respond(to_response(engine_.test(caller, std::move(*spec))));
     }

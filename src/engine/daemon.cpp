@@ -101,6 +101,17 @@ Machine find_machine(const Settings& settings, std::vector<gpu::Device> gpus, bo
   return machine;
 }
 
+// As systemd limits a service: one job cannot take all the processes there can be.
+std::int64_t usual_processes() {
+  constexpr std::int64_t kPercent = 15;
+  std::int64_t most = 4'194'304;  // the kernel's own
+  for (const char* file : {"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"}) {
+    std::int64_t number = 0;
+    if (std::ifstream(file) >> number) most = std::min(most, number);
+  }
+  return most * kPercent / 100;
+}
+
 class Daemon {
  public:
   Daemon(const DaemonOptions& options, std::unique_ptr<gpu::Devices> devices,
@@ -149,13 +160,14 @@ class Daemon {
  private:
   // Of jobs that nobody knows any more; a group with a process in it stays.
   void remove_stale_groups() {
-    const auto groups = cgroups_->jobs();
+    const auto groups = cgroups_->runs();
     if (!groups) return;
     const auto running = engine_->running();
-    for (const JobId id : *groups) {
-      if (std::ranges::find(running, id, &node::RunningJob::id) == running.end()) {
-        (void)cgroups_->remove({id});
-      }
+    for (const node::Run& run : *groups) {
+      const bool known = std::ranges::any_of(running, [&](const node::RunningJob& job) {
+        return job.id == run.job && job.attempt == run.attempt;
+      });
+      if (!known) (void)cgroups_->remove({run});
     }
   }
 
@@ -249,6 +261,8 @@ Result<void> run_daemon(const DaemonOptions& options, const std::function<void()
   TRY(node::make_own_folder(options.state / "jobs", root ? 0711 : 0700));
   const node::Fd lock = TRY(node::lock_folder(options.state));
   ::umask(0077);
+  // As we were started. What we need ourselves is none of the jobs' business.
+  const auto limits = node::own_limits();
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
     files.rlim_cur = files.rlim_max;
@@ -288,6 +302,8 @@ Result<void> run_daemon(const DaemonOptions& options, const std::function<void()
                      .kill_wait = settings.kill_wait,
                      .standin = standin,
                      .gpus = gpus,
+                     .limits = limits,
+                     .processes = settings.processes.value_or(usual_processes()),
                      .enforce_cpus = !devices->simulated() && !settings.cpus};
   // The machine's own is the socket's folder as well, made already.
   if (!std::filesystem::exists(options.run)) {

@@ -130,7 +130,7 @@ std::vector<node::RunningJob> Engine::running() const {
   std::vector<node::RunningJob> jobs;
   for (const JobId id : ledger_.jobs()) {
     const Job& job = jobs_.at(id);
-    jobs.push_back({id, Uid(job.info.uid), job.mark});
+    jobs.push_back({id, Uid(job.info.uid), job.mark, job.info.restarts});
   }
   return jobs;
 }

@@ -302,7 +302,7 @@ class Engine final : public ExecutorEvents {
 
   std::map<JobId, Job> jobs_;  // what waits or runs
   // Whose record could not be read, while what ran of them is ended: nothing starts meanwhile.
-  std::set<JobId> unknown_;
+  std::map<JobId, Uid> unknown_;  // and whose they were
   std::int64_t last_id_ = 0;
   bool schedule_needed_ = true;
   bool dependencies_changed_ = true;

@@ -210,12 +210,12 @@ Answer<void> Engine::suspend(const Caller& caller, const std::string& id) {
       continue;
     }
     any = true;
-    job->run.before = ran(*job);
-    job->run.since = clock_.mono();
+    job->run_time.before = ran(*job);
+    job->run_time.since = clock_.mono();
     set_state(*job, core::JobState::suspended);
     job->info.suspend_ms = clock_.wall().ms();
     save(*job);
-    require(store_.save_run(job->id(), job->run));
+    require(store_.save_run(job->id(), job->run_time));
     act_frozen(*job);
   }
   if (!any) return refused;
@@ -230,11 +230,11 @@ Answer<void> Engine::resume(const Caller& caller, const std::string& id) {
     if (job->state != core::JobState::suspended) continue;
     any = true;
     set_state(*job, core::JobState::running);
-    job->info.suspended_total_ms += (clock_.mono() - job->run.since).value();
-    job->run.since = clock_.mono();
+    job->info.suspended_total_ms += (clock_.mono() - job->run_time.since).value();
+    job->run_time.since = clock_.mono();
     if (const auto left = time_left(*job)) job->info.end_ms = (clock_.wall() + *left).ms();
     save(*job);
-    require(store_.save_run(job->id(), job->run));
+    require(store_.save_run(job->id(), job->run_time));
     act_frozen(*job);
   }
   if (!any) return refuse(409, "ESLURM_DISABLED", "the job is not suspended");

@@ -56,8 +56,8 @@ Compute Engine::wanted_gpus(const Job& job) const {
 
 // The wall clock may be set while it runs: that gives no job more time, and none less.
 Millis Engine::ran(const Job& job) const {
-  if (job.state == core::JobState::suspended) return job.run.before;
-  return job.run.before + (clock_.mono() - job.run.since);
+  if (job.state == core::JobState::suspended) return job.run_time.before;
+  return job.run_time.before + (clock_.mono() - job.run_time.since);
 }
 
 std::optional<Millis> Engine::time_left(const Job& job) const {

@@ -35,7 +35,7 @@ Result<void> Engine::recover() {
     job.info.id = row.id.value();
     job.info.uid = row.uid.value();
     job.mark = row.mark;
-    unknown_.insert(row.id);
+    unknown_.emplace(row.id, row.uid);
     executor_.end_allocation(job, kGonePatience);
   }
   std::vector<JobId> abandoned;
@@ -68,14 +68,14 @@ Result<void> Engine::take_up(Job loaded) {
   job.info.cpus = was.cpus;
   job.info.memory = was.memory;
   TRY(hold_again(job));
-  if (job.run.boot != machine_.boot_id) {
+  if (job.run_time.boot != machine_.boot_id) {
     // The clock it was measured with began anew. What the other one says is the best there is.
     const std::int64_t until = job.state == core::JobState::suspended
                                    ? job.info.suspend_ms.value_or(clock_.wall().ms())
                                    : clock_.wall().ms();
     const std::int64_t ran = until - job.info.start_ms.value_or(until) - was.suspended_total_ms;
-    job.run.before = Millis(std::max<std::int64_t>(ran, 0));
-    job.run.since = clock_.mono();
+    job.run_time.before = Millis(std::max<std::int64_t>(ran, 0));
+    job.run_time.since = clock_.mono();
   }
   for (api::StepInfo& step : TRY(store_.steps(id))) {
     const auto number = parse_digits(step.id);

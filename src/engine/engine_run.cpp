@@ -83,10 +83,10 @@ void Engine::start(Job& job, core::Placement placement) {
   job.info.end_ms.reset();
   if (job.info.time_limit_ms) job.info.end_ms = now.ms() + *job.info.time_limit_ms;
   job.mark = node::make_mark(job.id());
-  job.run = {machine_.boot_id, clock_.mono(), Millis(0)};
+  job.run_time = {machine_.boot_id, clock_.mono(), Millis(0)};
   resolve_paths(job);
   save(job);
-  require(store_.save_run(job.id(), job.run));
+  require(store_.save_run(job.id(), job.run_time));
   dependencies_changed_ = true;
   if (job.spec.batch) {
     require(store_.save_step({.job_id = job.info.id,
@@ -166,9 +166,11 @@ void Engine::finish(Job& job, core::JobState state, std::string reason) {
   const std::int64_t array = job.info.array_job_id.value_or(0);
   api::JobInfo last = job.info;
   jobs_.erase(id);  // `job` is gone
-  actions_.push_back([this, id, ran] {
-    if (ran) executor_.forget(id);
-  });
+  if (ran) {
+    actions_.push_back([this, run = node::Run{id, last.restarts}, user = Uid(last.uid)] {
+      executor_.forget(run, user);
+    });
+  }
   for (const JobId waited : {id, JobId(array)}) {
     const auto waiters = waiting_.find(waited);
     if (waiters == waiting_.end()) continue;
@@ -184,10 +186,14 @@ void Engine::finish(Job& job, core::JobState state, std::string reason) {
 // The same id, as new: for requeue, and for a start that a crash kept from happening.
 void Engine::back_to_queue(Job& job, bool held, bool count) {
   release_grant(job);
+  if (core::is_active(job.state)) {
+    actions_.push_back(
+        [this, run = job.run(), user = Uid(job.info.uid)] { executor_.forget(run, user); });
+  }
   set_state(job, core::JobState::pending);
   job.ending = Ending::none;
   job.mark.clear();
-  job.run = {};
+  job.run_time = {};
   if (held) job.hold = Hold::user;
   api::JobInfo& info = job.info;
   if (count) ++info.restarts;
@@ -259,9 +265,12 @@ void Engine::remember_use(Job& job, const node::ExitRecord& record) {
 }
 
 void Engine::on_ended(const node::ExitRecord& record) {
-  if (unknown_.erase(JobId(record.job_id)) > 0) {
+  if (const auto unknown = unknown_.extract(JobId(record.job_id)); !unknown.empty()) {
     schedule_needed_ = true;
-    actions_.push_back([this, id = JobId(record.job_id)] { executor_.forget(id); });
+    actions_.push_back(
+        [this, run = node::Run{unknown.key(), record.attempt}, user = unknown.mapped()] {
+          executor_.forget(run, user);
+        });
     return;
   }
   Job* job = find(JobId(record.job_id));
@@ -312,7 +321,7 @@ void Engine::on_never_started(JobId id, std::int64_t attempt, const std::string&
   if (why.empty()) {
     // What a crash of the daemon leaves, the folder knows. After a crash of the machine it may have
     // forgotten what was written last: the job may have run.
-    if (job->run.boot != machine_.boot_id) return on_lost(id, attempt);
+    if (job->run_time.boot != machine_.boot_id) return on_lost(id, attempt);
     return back_to_queue(*job, job->ending == Ending::requeue_hold, false);
   }
   job->info.reason_detail = make_plain(why);

@@ -215,6 +215,17 @@ TEST_F(EngineStepsTest, AUserHoldsSoManyGpusAtOnce) {
   EXPECT_EQ(state(over), "RUNNING");
 }
 
+// What is done late for one run must not touch the next.
+TEST_F(EngineStepsTest, EachRunIsForgottenByItself) {
+  const auto id = submit(spec());
+  ASSERT_TRUE(engine->requeue({Uid(1000)}, "1", false));
+  end(id);
+  ASSERT_EQ(state(id), "RUNNING") << "again";
+  EXPECT_THAT(executor.forgotten_runs, ElementsAre(node::Run{JobId(1), 0}));
+  end(id);
+  EXPECT_THAT(executor.forgotten_runs, ElementsAre(node::Run{JobId(1), 0}, node::Run{JobId(1), 1}));
+}
+
 // A copy of the connection may live on in what the client started.
 TEST_F(EngineStepsTest, AnAllocationEndsWhenItsClientSaysSo) {
   auto wanted = spec();

@@ -22,6 +22,7 @@ Answer<Job> Engine::check_update(const Caller& caller, const Job& job, const std
   wanted.script = wanted.batch ? "#!" : "";
   wanted.environment.clear();
   wanted.array = before.array;
+  wanted.limits = before.limits;
   auto checked = check(caller, std::move(wanted), &job);
   if (!checked) return tl::make_unexpected(checked.error());
   checked->spec.script.clear();

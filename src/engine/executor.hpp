@@ -13,6 +13,7 @@
 #include "base/time.hpp"
 #include "engine/job.hpp"
 #include "node/launch.hpp"
+#include "node/run_name.hpp"
 
 namespace aliquot::engine {
 
@@ -42,7 +43,7 @@ class ExecutorEvents {
   ExecutorEvents& operator=(const ExecutorEvents&) = delete;
   virtual ~ExecutorEvents() = default;
 
-  // No process of the job is left.
+  // No process of the job is left, nor will be.
   virtual void on_ended(const node::ExitRecord& record) = 0;
   // Nothing of it ever ran; why is for people, empty after a crash of the daemon.
   virtual void on_never_started(JobId job, std::int64_t attempt, const std::string& why) = 0;
@@ -76,8 +77,8 @@ class Executor {
   // Asks its processes to end, kills what is left after patience; on_ended follows.
   virtual void end_allocation(const Job& job, Millis patience) = 0;
 
-  // The job is over and on record: its files may go.
-  virtual void forget(JobId job) = 0;
+  // That run is over and on record: its files may go.
+  virtual void forget(const node::Run& run, Uid user) = 0;
 
   // For people: ClusterInfo::cgroup.
   [[nodiscard]] virtual std::string fence() const = 0;

@@ -52,7 +52,10 @@ class FakeExecutor final : public Executor {
     record.attempt = job.info.restarts;
     ending.push_back(record);
   }
-  void forget(JobId job) override { forgotten.insert(job.value()); }
+  void forget(const node::Run& run, Uid) override {
+    forgotten.insert(run.job.value());
+    forgotten_runs.push_back(run);
+  }
   [[nodiscard]] std::string fence() const override { return "none: a fake"; }
 
   // The job's processes end. The engine hears of it by deliver().
@@ -84,6 +87,7 @@ class FakeExecutor final : public Executor {
   std::vector<std::pair<std::int64_t, std::string>> commands;
   std::set<std::pair<std::int64_t, std::int64_t>> adopted;
   std::set<std::int64_t> forgotten;
+  std::vector<node::Run> forgotten_runs;
   std::vector<std::string> step_signals;  // "job.step number"
   std::vector<node::ExitRecord> ending;
 

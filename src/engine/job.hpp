@@ -13,6 +13,7 @@
 #include "core/cluster.hpp"
 #include "core/dependency.hpp"
 #include "core/job_state.hpp"
+#include "node/run_name.hpp"
 
 namespace aliquot::engine {
 
@@ -36,7 +37,7 @@ struct Job {
   Ending ending = Ending::none;
   std::string mark;          // of its processes, while it runs
   std::int64_t payload = 0;  // whose script and environment it has: an element's are its array's
-  RunTime run;               // while it runs
+  RunTime run_time;          // while it runs
   std::string unfit;         // why it cannot run on the machine as it is now
 
   // Read from the above whenever it comes from outside or from the store.
@@ -47,6 +48,7 @@ struct Job {
   core::Shape shape;
 
   [[nodiscard]] JobId id() const { return JobId(info.id); }
+  [[nodiscard]] node::Run run() const { return {id(), info.restarts}; }
   [[nodiscard]] bool is_array() const { return !waiting.tasks.empty(); }
   // Elements stand where their array stands.
   [[nodiscard]] std::uint64_t order() const {

@@ -148,6 +148,11 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
                                   settings.gpus_per_user = TRY(place.number(1, 1'000'000));
                                   return {};
                                 }},
+                               {"processes",
+                                [&](const TomlPlace& place) -> Result<void> {
+                                  settings.processes = TRY(place.number(0, 4'194'304));
+                                  return {};
+                                }},
                                {"kill_wait", span_into(settings.kill_wait)},
                                {"min_job_age", span_into(settings.min_job_age)}})},
           {"monitor", toml_table({{"interval", span_into(settings.sample_interval)},

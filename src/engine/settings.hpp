@@ -51,6 +51,8 @@ struct Settings {
   // does not count memory.
   std::optional<Bytes> memory_per_cpu = {};
   std::optional<std::int64_t> gpus_per_user = {};  // at once; absent: as many as there are
+  // Processes and threads of one job. Absent: 15 % of what the machine can have; 0: no limit.
+  std::optional<std::int64_t> processes = {};
   Millis kill_wait = seconds(30);
   Millis min_job_age = seconds(300);  // for which what is over stays in squeue's sight
 

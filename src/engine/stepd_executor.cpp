@@ -1,16 +1,15 @@
 #include "engine/stepd_executor.hpp"
 
 #include <signal.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <chrono>
-#include <thread>
 #include <utility>
 
-#include "base/clock.hpp"
 #include "node/environment.hpp"
 #include "node/process.hpp"
 #include "node/spawn.hpp"
@@ -21,27 +20,19 @@ namespace asio = boost::asio;
 
 namespace {
 
-// Who connected may have ended, with another holding its end of the socket, and its pid be somebody
-// else's by now: that one must not land in the job's group, where the job's owner can kill it.
-Result<void> check_client(node::Pid pid, Uid uid) {
-  if (node::runs_as(pid, uid)) return {};
-  return fail(Error::Code::permission_denied, "process {} is not the one that asked", pid);
-}
+constexpr Millis kLoginPatience = seconds(10);
+// What is killed and stays for so long is looked at again, and again.
+constexpr Millis kKillPatience = seconds(5);
+// How long a stepd may take longer than the job may to end.
+constexpr Millis kStepdPatience = seconds(5);
 
 }  // namespace
-
-struct StepdExecutor::Watch {
-  // A job that is still on its way; commands wait until it has arrived.
-  std::vector<node::Command> waiting;
-  bool running = false;
-  std::optional<asio::posix::stream_descriptor> stepd;
-};
 
 StepdExecutor::StepdExecutor(asio::io_context& context, node::Cgroups& cgroups,
                              node::Enforcer& enforcer, StepdOptions options)
     : context_(context), cgroups_(cgroups), enforcer_(enforcer), options_(std::move(options)) {}
 
-StepdExecutor::~StepdExecutor() { stopping_ = true; }
+StepdExecutor::~StepdExecutor() = default;
 
 void StepdExecutor::listen(ExecutorEvents& events, std::function<void()> settled) {
   events_ = &events;
@@ -54,6 +45,19 @@ void StepdExecutor::on_loop(std::function<void()> task) {
   });
 }
 
+void StepdExecutor::later(Millis wait, std::function<void()> task) {
+  const auto timer = std::make_shared<asio::steady_timer>(context_);
+  timer->expires_after(std::chrono::milliseconds(wait.value()));
+  timer->async_wait([alive = std::weak_ptr<int>(alive_), timer,
+                     task = std::move(task)](boost::system::error_code error) {
+    if (!error && !alive.expired()) task();
+  });
+}
+
+void StepdExecutor::post(const node::Run& run, Uid user, std::function<void()> task) {
+  lanes_.post(user, run.job.value(), std::move(task));
+}
+
 void StepdExecutor::deliver(std::function<void(ExecutorEvents&)> event) {
   if (events_ == nullptr) return;
   event(*events_);
@@ -64,6 +68,7 @@ node::Limits StepdExecutor::limits_of(const api::JobInfo& job) const {
   node::Limits limits;
   if (options_.enforce_cpus) limits.cpus = kOneCpu * job.cpus;
   if (job.memory > 0) limits.memory = Bytes(job.memory);
+  limits.processes = options_.processes;
   // Every GPU that was not granted is out of sight; without any GPU the driver is, too.
   std::vector<int> others;
   std::vector<int> own;
@@ -84,7 +89,8 @@ Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
   const node::Identity identity = TRY(node::find_identity(Uid(job.uid)));
   node::Environment user = order.payload.environment;
   if (spec.login_environment) {
-    user = node::merge(node::login_environment(identity).environment, user);
+    user = node::merge(
+        node::login_environment(identity, kLoginPatience, options_.limits).environment, user);
   }
   node::Enforcer::Enforced enforced = TRY(enforcer_.grant(job));
   tell_enforced(job, enforced.words);
@@ -104,7 +110,7 @@ Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
   for (const std::string& variable : order.payload.environment) {
     if (variable.starts_with(kSubmitDir)) context.submit_dir = variable.substr(kSubmitDir.size());
   }
-  const node::JobDirectory directory = folder(JobId(job.id));
+  const node::JobDirectory directory = folder({JobId(job.id), job.restarts});
   TRY(directory.write_script(order.payload.script, identity.uid, identity.gid));
 
   node::Launch launch;
@@ -124,13 +130,14 @@ Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
   launch.std_err = spec.std_err ? job.std_err : "";
   launch.append = spec.append || job.restarts > 0;
   launch.umask = spec.umask & 0777U;
+  launch.limits = node::job_limits(options_.limits, spec.limits, spec.propagate);
   launch.time_limit_ms = job.time_limit_ms;
   launch.kill_wait_ms = options_.kill_wait.value();
   if (spec.signal) {
     launch.signal = {spec.signal->number, spec.signal->before_s, spec.signal->batch_only};
   }
   if (cgroups_.available()) {
-    launch.group = TRY(cgroups_.create({JobId(job.id)}, limits_of(job)));
+    launch.group = TRY(cgroups_.create({{JobId(job.id), job.restarts}}, limits_of(job)));
   }
   TRY(directory.prepare(launch));
   return directory.start(options_.stepd);
@@ -151,236 +158,151 @@ void StepdExecutor::add_measured(node::ExitRecord& record) {
   record.gpu_memory_peak = measured->memory_peak.value();
 }
 
-void StepdExecutor::let_go(JobId job, std::int64_t attempt) {
-  keeper_.post([this, job, attempt] { enforcer_.release(job, attempt); });
+void StepdExecutor::let_go(const node::Run& run, Uid user) {
+  post(run, user, [this, run] { enforcer_.release(run.job, run.attempt); });
+}
+
+StepdExecutor::Watch* StepdExecutor::watched(const node::Run& run) {
+  const auto found = watches_.find(run.job);
+  if (found == watches_.end() || found->second->run != run) return nullptr;
+  return found->second.get();
 }
 
 void StepdExecutor::start(StartOrder order) {
-  const JobId id(order.job.id);
-  watches_[id] = std::make_unique<Watch>();
-  node::Worker& worker =
-      order.spec.login_environment ? logins_ : launchers_[next_launcher_++ % launchers_.size()];
-  worker.post([this, id, order = std::move(order)] {
+  const node::Run run{JobId(order.job.id), order.job.restarts};
+  const Uid user(order.job.uid);
+  watches_[run.job] = std::make_unique<Watch>(Watch{run, user, order.mark});
+  post(run, user, [this, run, user, order = std::move(order)] {
     auto stepd = launch(order);
-    on_loop([this, id, attempt = order.job.restarts, mark = order.mark, stepd = std::move(stepd)] {
-      if (stepd) return started(id, attempt, *stepd, mark);
+    on_loop([this, run, user, stepd = std::move(stepd)] {
+      if (stepd) return started(run, *stepd);
       // It may have started after all, and be over: the folder knows.
-      const auto status = folder(id).inspect();
+      const auto status = folder(run).inspect();
       if (status && !std::holds_alternative<node::JobDirectory::NeverStarted>(*status)) {
-        return look(id, attempt, mark);
+        return look(run);
       }
-      watches_.erase(id);
-      let_go(id, attempt);
+      if (watched(run) != nullptr) watches_.erase(run.job);
+      let_go(run, user);
       deliver([&](ExecutorEvents& events) {
-        events.on_never_started(id, attempt, stepd.error().message);
+        events.on_never_started(run.job, run.attempt, stepd.error().message);
       });
     });
   });
 }
 
 void StepdExecutor::adopt(const Job& job) {
-  watches_[job.id()] = std::make_unique<Watch>();
-  on_loop([this, id = job.id(), attempt = job.info.restarts, mark = job.mark] {
-    look(id, attempt, mark);
-  });
+  watches_[job.id()] = std::make_unique<Watch>(Watch{job.run(), Uid(job.info.uid), job.mark});
+  on_loop([this, run = job.run()] { look(run); });
 }
 
 // Watches the stepd until it ends.
-void StepdExecutor::started(JobId id, std::int64_t attempt, const node::ProcessRef& stepd,
-                            const std::string& mark) {
-  const auto found = watches_.find(id);
-  if (found == watches_.end()) return;
-  Watch& watch = *found->second;
+void StepdExecutor::started(const node::Run& run, const node::ProcessRef& stepd) {
+  Watch* watch = watched(run);
+  if (watch == nullptr) return;
   auto process = node::open_process(stepd);
-  if (!process) return look(id, attempt, mark);
-  watch.running = true;
-  watch.stepd.emplace(context_, process->release());
-  watch.stepd->async_wait(asio::posix::stream_descriptor::wait_read,
-                          [this, id, attempt, mark](boost::system::error_code error) {
-                            if (!error) look(id, attempt, mark);
-                          });
-  for (const node::Command& waiting : std::exchange(watch.waiting, {})) command(id, waiting);
+  if (!process) return look(run);
+  watch->running = true;
+  watch->stepd.emplace(context_, process->release());
+  watch->stepd->async_wait(asio::posix::stream_descriptor::wait_read,
+                           [this, run](boost::system::error_code error) {
+                             if (!error) look(run);
+                           });
+  for (const node::Command& waiting : std::exchange(watch->waiting, {})) command(run.job, waiting);
 }
 
 // What became of it: after its stepd has ended, and after the daemon was away.
-void StepdExecutor::look(JobId id, std::int64_t attempt, const std::string& mark) {
+void StepdExecutor::look(const node::Run& run) {
   using Directory = node::JobDirectory;
-  auto status = folder(id).inspect();
+  const Watch* watch = watched(run);
+  if (watch == nullptr) return;
+  auto status = folder(run).inspect();
   if (!status) {
     // Unreadable is as good as lost.
     status = Directory::Status(Directory::Lost{});
   }
-  if (const auto* stepd = std::get_if<node::ProcessRef>(&*status)) {
-    return started(id, attempt, *stepd, mark);
-  }
-  watches_.erase(id);
+  if (const auto* stepd = std::get_if<node::ProcessRef>(&*status)) return started(run, *stepd);
+  const Uid user = watch->user;
+  const std::string mark = watch->mark;
+  watches_.erase(run.job);
   if (auto* record = std::get_if<node::ExitRecord>(&*status)) {
-    if (record->attempt == attempt) {
+    if (record->attempt == run.attempt) {
       add_measured(*record);
-      let_go(id, attempt);
+      let_go(run, user);
       return deliver([&](ExecutorEvents& events) { events.on_ended(*record); });
     }
     status = Directory::Status(Directory::NeverStarted{});  // of the run before
   }
   if (std::holds_alternative<Directory::NeverStarted>(*status)) {
-    let_go(id, attempt);
-    return deliver([&](ExecutorEvents& events) { events.on_never_started(id, attempt, ""); });
+    let_go(run, user);
+    return deliver(
+        [&](ExecutorEvents& events) { events.on_never_started(run.job, run.attempt, ""); });
   }
   // Its processes may be alive with nobody to look after them.
-  keeper_.post([this, id, attempt, mark] {
-    bury(id, mark);
-    enforcer_.release(id, attempt);
-    on_loop([this, id, attempt] {
-      deliver([&](ExecutorEvents& events) { events.on_lost(id, attempt); });
-    });
+  bury(run, user, mark, [this, run] {
+    deliver([&](ExecutorEvents& events) { events.on_lost(run.job, run.attempt); });
   });
 }
 
-void StepdExecutor::bury(JobId id, const std::string& mark) {
-  if (cgroups_.available()) (void)cgroups_.kill({id}, seconds(10));
-  if (!mark.empty()) node::kill_tree({.mark = mark}, seconds(10));
+void StepdExecutor::bury(const node::Run& run, Uid user, const std::string& mark,
+                         std::function<void()> then) {
+  post(run, user, [this, run, user, mark, then = std::move(then)] {
+    const node::JobProcesses all(cgroups_, {run}, mark);
+    if (all.kill(true, kKillPatience).all_gone) {
+      enforcer_.release(run.job, run.attempt);
+      return on_loop(then);
+    }
+    spdlog::warn("job {}: some of its processes do not die; they keep what it holds", run.job);
+    on_loop([this, run, user, mark, then] {
+      later(kKillPatience, [this, run, user, mark, then] { bury(run, user, mark, then); });
+    });
+  });
 }
 
 void StepdExecutor::command(JobId id, const node::Command& command) {
   const auto found = watches_.find(id);
   if (found == watches_.end()) return;
-  if (!found->second->running) {
+  const Watch& watch = *found->second;
+  if (!watch.running) {
     found->second->waiting.push_back(command);
     return;
   }
   if (std::holds_alternative<node::SuspendCommand>(command)) enforcer_.suspend(id, true);
   if (std::holds_alternative<node::ResumeCommand>(command)) enforcer_.suspend(id, false);
-  keeper_.post([directory = folder(id), command] {
+  commands_.post([directory = folder(watch.run), command] {
     // A stepd that no longer listens has ended; its end is on its way.
     (void)directory.send(command);
   });
-}
-
-Result<std::vector<std::string>> StepdExecutor::admit(const StartOrder& order, node::Pid caller) {
-  const node::Group group{JobId(order.job.id)};
-  if (cgroups_.available()) {
-    TRY(check_client(caller, Uid(order.job.uid)));
-    TRY(cgroups_.create(group, limits_of(order.job)));
-    TRY(cgroups_.add(group, caller));
+  if (std::holds_alternative<node::CancelCommand>(command)) {
+    later(options_.kill_wait + kStepdPatience, [this, run = watch.run] { press(run); });
   }
-  // A server that has to be started keeps the loop waiting, for some 20 ms.
-  const node::Enforcer::Enforced enforced = TRY(enforcer_.grant(order.job));
-  tell_enforced(order.job, enforced.words);
-  return node::allocation_environment({.job = order.job,
-                                       .spec = order.spec,
-                                       .cluster = options_.cluster,
-                                       .mark = order.mark,
-                                       .standin = options_.standin,
-                                       .commands = options_.commands,
-                                       .socket = options_.socket,
-                                       .extra = enforced.environment,
-                                       .preload = enforced.preload});
 }
 
-Result<std::vector<std::string>> StepdExecutor::admit_step(const StepOrder& order) {
-  const node::Enforcer::Enforced enforced = TRY(enforcer_.of(order.job));
-  const node::Group group{JobId(order.job.id), order.step};
-  if (cgroups_.available()) {
-    TRY(check_client(order.caller, order.caller_uid));
-    node::Limits limits;
-    if (order.gpus) {
-      api::JobInfo narrowed = order.job;
-      narrowed.gpus = *order.gpus;
-      limits.hidden_devices = limits_of(narrowed).hidden_devices;
-    }
-    TRY(cgroups_.create(group, limits));
-    TRY(cgroups_.add(group, order.caller));
-  }
-  return node::step_environment({.job = order.job,
-                                 .spec = order.spec,
-                                 .cluster = options_.cluster,
-                                 .mark = order.mark,
-                                 .standin = options_.standin,
-                                 .commands = options_.commands,
-                                 .socket = options_.socket,
-                                 .extra = enforced.environment,
-                                 .preload = enforced.preload},
-                                {.step = order.step,
-                                 .ntasks = order.step_spec.ntasks,
-                                 .cpus_per_task = order.step_spec.cpus_per_task,
-                                 .gpus = order.gpus});
-}
-
-void StepdExecutor::signal_allocation(const Job& job, int number) {
-  keeper_.post([mark = job.mark, number] {
-    node::signal_processes(node::find_processes({.mark = mark}), number);
-  });
-}
-
-void StepdExecutor::signal_step(const Job& job, std::int64_t step, int number) {
-  keeper_.post([mark = job.mark, step, number] {
-    const node::Search search{.mark = mark, .step = step};
-    if (number == SIGKILL) {
-      node::kill_tree(search, seconds(5));
-    } else {
-      node::signal_processes(node::find_processes(search), number);
-    }
-  });
-}
-
-void StepdExecutor::freeze_allocation(const Job& job, bool frozen) {
-  enforcer_.suspend(job.id(), frozen);
-  keeper_.post([this, id = job.id(), mark = job.mark, frozen] {
-    if (cgroups_.available()) {
-      (void)cgroups_.freeze({id}, frozen);
-    } else {
-      node::signal_processes(node::find_processes({.mark = mark}), frozen ? SIGSTOP : SIGCONT);
-    }
-  });
-}
-
-void StepdExecutor::end_allocation(const Job& job, Millis patience) {
-  // A thread of its own: the patience of one must not keep the others waiting.
-  auto& worker = enders_[job.id()];
-  if (worker) return;
-  worker = std::make_unique<node::Worker>("aq-end");
-  worker->post([this, id = job.id(), mark = job.mark, attempt = job.info.restarts, patience] {
-    const SystemClock clock;
-    const auto left = [&] { return node::find_processes({.mark = mark}); };
-    // The client itself sits in the group, unmarked: it is not asked to end, but may take its time.
-    const auto group_is_empty = [&] {
-      if (!cgroups_.available()) return true;
-      const auto processes = cgroups_.processes({id});
-      return !processes || processes->empty();
-    };
-    node::signal_processes(left(), SIGCONT);
-    node::signal_processes(left(), SIGTERM);
-    const MonoTime until = clock.mono() + patience;
-    while (clock.mono() < until && !(left().empty() && group_is_empty())) {
-      if (stopping_) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    node::ExitRecord record;
-    record.job_id = id.value();
-    record.attempt = attempt;
-    if (cgroups_.available()) {
-      if (const auto usage = cgroups_.usage({id})) {
-        record.user_cpu_ms = usage->user_cpu.value_or(Millis(0)).value();
-        record.system_cpu_ms = usage->system_cpu.value_or(Millis(0)).value();
-        record.max_rss = usage->memory_peak.value_or(Bytes(0)).value();
-        record.oom_kills = usage->oom_kills;
+// Its stepd should have ended it long ago. Whatever holds that up, the job is ended.
+void StepdExecutor::press(const node::Run& run) {
+  const Watch* late = watched(run);
+  if (late == nullptr) return;
+  if (late->pressed == 0) spdlog::warn("job {} does not end: its processes are killed", run.job);
+  post(run, late->user, [this, run, mark = late->mark] {
+    const auto killed = node::JobProcesses(cgroups_, {run}, mark).kill(true, kKillPatience);
+    on_loop([this, run, gone = killed.all_gone] {
+      Watch* watch = watched(run);
+      if (watch == nullptr) return;
+      // With nothing left to look after, and still there: it hangs. Then look() buries the job.
+      if (gone && watch->pressed > 0 && watch->stepd) {
+        node::signal_process(watch->stepd->native_handle(), SIGKILL);
       }
-    }
-    add_measured(record);
-    bury(id, mark);
-    enforcer_.release(id, attempt);
-    on_loop([this, id, record] {
-      enders_.erase(id);
-      deliver([&](ExecutorEvents& events) { events.on_ended(record); });
+      ++watch->pressed;
+      later(kStepdPatience, [this, run] { press(run); });
     });
   });
 }
 
-void StepdExecutor::forget(JobId id) {
-  keeper_.post([this, id] {
-    enforcer_.release(id, std::nullopt);
-    if (cgroups_.available()) (void)cgroups_.remove({id});
-    (void)folder(id).remove();
+void StepdExecutor::forget(const node::Run& run, Uid user) {
+  clients_.erase(run);
+  post(run, user, [this, run] {
+    enforcer_.release(run.job, run.attempt);
+    if (cgroups_.available()) (void)cgroups_.remove({run});
+    (void)folder(run).remove();
   });
 }
 

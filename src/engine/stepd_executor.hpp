@@ -1,19 +1,20 @@
 // Executor on the real machine: a folder, a control group and an aliquot-stepd for each batch job,
-// a control group for each interactive one. Everything that may block runs on workers; ends are
-// seen by pidfd on the loop.
+// a control group for each interactive one. Everything that may block runs on workers, in a lane
+// for each job; ends are seen by pidfd on the loop. What concerns interactive jobs and steps is in
+// stepd_allocations.cpp.
 //
 // Events come on the loop's thread, to the sink given by listen(), each followed by a call of
 // `settled`, so that what they changed is committed.
 #pragma once
 
-#include <array>
-#include <atomic>
-#include <cstddef>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,10 @@
 #include "node/cgroup.hpp"
 #include "node/enforcer.hpp"
 #include "node/job_directory.hpp"
+#include "node/job_processes.hpp"
+#include "node/lanes.hpp"
+#include "node/resource_limits.hpp"
 #include "node/worker.hpp"
-
-namespace boost::asio {
-class io_context;
-}
 
 namespace aliquot::engine {
 
@@ -40,6 +40,8 @@ struct StepdOptions {
   Millis kill_wait;
   std::optional<gpu::StandIn> standin = {};
   std::vector<gpu::Device> gpus = {};
+  std::vector<node::ResourceLimit> limits = {};  // of jobs whose submitter's are not known
+  std::int64_t processes = 0;                    // and threads of one job, at most; 0: no limit
   bool enforce_cpus = true;  // not where there are more on paper than in the machine
 };
 
@@ -60,27 +62,47 @@ class StepdExecutor final : public Executor {
   void signal_allocation(const Job& job, int number) override;
   void freeze_allocation(const Job& job, bool frozen) override;
   void end_allocation(const Job& job, Millis patience) override;
-  void forget(JobId job) override;
+  void forget(const node::Run& run, Uid user) override;
   [[nodiscard]] std::string fence() const override { return cgroups_.capabilities(); }
 
  private:
-  struct Watch;
+  // A run of a batch job and its stepd.
+  struct Watch {
+    node::Run run;
+    Uid user;
+    std::string mark;
+    std::vector<node::Command> waiting = {};  // until it has arrived
+    bool running = false;
+    int pressed = 0;  // how often it was found late after it had been told to end
+    std::optional<boost::asio::posix::stream_descriptor> stepd = {};  // its pidfd
+  };
 
   // On a worker.
   Result<node::ProcessRef> launch(const StartOrder& order);
-  void bury(JobId job, const std::string& mark);
   void tell_enforced(const api::JobInfo& job, const std::string& words);
 
   // On the loop.
+  Watch* watched(const node::Run& run);
   void deliver(std::function<void(ExecutorEvents&)> event);
-  void started(JobId job, std::int64_t attempt, const node::ProcessRef& stepd,
-               const std::string& mark);
-  void look(JobId job, std::int64_t attempt, const std::string& mark);
+  void started(const node::Run& run, const node::ProcessRef& stepd);
+  void look(const node::Run& run);
   void on_loop(std::function<void()> task);
+  void later(Millis wait, std::function<void()> task);
   void add_measured(node::ExitRecord& record);
-  void let_go(JobId job, std::int64_t attempt);
+  void let_go(const node::Run& run, Uid user);
+  // Until nothing is left of it, then the event.
+  void bury(const node::Run& run, Uid user, const std::string& mark, std::function<void()> then);
+  void press(const node::Run& run);
+  void await_end(const node::Run& run, Uid user, const std::string& mark, MonoTime until);
   [[nodiscard]] node::Limits limits_of(const api::JobInfo& job) const;
-  [[nodiscard]] node::JobDirectory folder(JobId job) const { return {options_.jobs, job}; }
+  [[nodiscard]] node::JobDirectory folder(const node::Run& run) const {
+    return {options_.jobs, run};
+  }
+  [[nodiscard]] node::JobProcesses processes(const Job& job,
+                                             std::optional<std::int64_t> step = {}) const;
+  Result<void> take_in(const node::Group& group, node::Pid client, Uid user);
+  // What concerns one job, in order; nobody waits for another's.
+  void post(const node::Run& run, Uid user, std::function<void()> task);
 
   boost::asio::io_context& context_;
   node::Cgroups& cgroups_;
@@ -89,17 +111,13 @@ class StepdExecutor final : public Executor {
   ExecutorEvents* events_ = nullptr;
   std::function<void()> settled_;
   std::map<JobId, std::unique_ptr<Watch>> watches_;
+  std::map<node::Run, std::set<node::ProcessRef>> clients_;  // srun and salloc, in its groups
+  std::set<node::Run> ending_;                               // interactive ones
   // Expires with us: tasks that come back to the loop later look at it first.
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
-  // Last, so that they are joined before anything they use goes.
-  std::atomic<bool> stopping_ = false;
-  std::map<JobId, std::unique_ptr<node::Worker>> enders_;
-  // A start is mostly waiting for a new process: several go on side by side.
-  std::array<node::Worker, 4> launchers_{node::Worker("aq-launch-0"), node::Worker("aq-launch-1"),
-                                         node::Worker("aq-launch-2"), node::Worker("aq-launch-3")};
-  std::size_t next_launcher_ = 0;
-  node::Worker logins_{"aq-login"};  // profiles of users may take seconds
-  node::Worker keeper_{"aq-keep"};   // commands, removal, killing
+  // Last, so that they are ended before anything they use goes.
+  node::Worker commands_{"aq-commands"};  // to the stepds: no user can make it slow
+  node::Lanes lanes_{"aq-job"};
 };
 
 }  // namespace aliquot::engine

@@ -153,7 +153,7 @@ Result<Job> read_job(SQLite::Statement& row) {
     job.waiting = TRY(core::parse_array(job.info.array_pending));
   }
   if (!row.getColumn(7).isNull()) {
-    job.run = {row.getColumn(7).getString(), MonoTime(row.getColumn(8).getInt64()),
+    job.run_time = {row.getColumn(7).getString(), MonoTime(row.getColumn(8).getInt64()),
                Millis(row.getColumn(9).getInt64())};
   }
   return job;

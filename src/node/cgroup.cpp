@@ -23,10 +23,10 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kPeriodUs = 100'000;
 constexpr std::int64_t kLeastQuotaUs = 1'000;
 
-std::string job_folder(JobId job) { return fmt::format("job_{}", job); }
+constexpr std::string_view kPrefix = "job_";
 
 std::string relative_folder(const Group& group) {
-  auto folder = job_folder(group.job);
+  auto folder = std::string(kPrefix) + run_name(group.run);
   if (group.step) folder += fmt::format("/step_{}", *group.step);
   return folder;
 }
@@ -83,14 +83,22 @@ class KernelCgroups : public Cgroups {
     return {};
   }
 
+  Result<void> expel(Pid pid) override {
+    for (const auto& [controller, root] : roots_) {
+      const auto above = fs::path(root).parent_path().string();
+      TRY(write_control(above + "/cgroup.procs", std::to_string(pid.value())));
+    }
+    return {};
+  }
+
   Result<std::vector<Pid>> processes(const Group& group) override {
     return group_processes(paths(group));
   }
   Result<void> freeze(const Group& group, bool frozen) override {
     return freeze_group(paths(group), frozen);
   }
-  Result<Killed> kill(const Group& group, Millis patience) override {
-    return kill_group(paths(group), patience);
+  Result<Killed> kill(const Group& group, Millis patience, const std::set<Pid>& spared) override {
+    return kill_group(paths(group), patience, spared);
   }
   Result<GroupUsage> usage(const Group& group) override { return group_usage(paths(group)); }
 
@@ -99,16 +107,15 @@ class KernelCgroups : public Cgroups {
     return {};
   }
 
-  Result<std::vector<JobId>> jobs() override {
-    std::vector<JobId> found;
+  Result<std::vector<Run>> runs() override {
+    std::vector<Run> found;
     for (const auto& [controller, root] : roots_) {
       std::error_code error;
       for (const auto& entry : fs::directory_iterator(root, error)) {
         const auto name = entry.path().filename().string();
-        if (!name.starts_with("job_")) continue;
-        if (const auto id = parse_digits(std::string_view(name).substr(4))) {
-          found.emplace_back(*id);
-        }
+        if (!name.starts_with(kPrefix)) continue;
+        const auto run = parse_run_name(std::string_view(name).substr(kPrefix.size()));
+        if (run) found.push_back(*run);
       }
     }
     std::ranges::sort(found);
@@ -161,6 +168,9 @@ class CgroupsV1 final : public KernelCgroups {
     }
     if (const auto memory = folder("memory"); memory && limits.memory) {
       TRY(limit_memory(*memory, std::to_string(limits.memory->value())));
+    }
+    if (const auto pids = folder("pids"); pids && limits.processes > 0) {
+      TRY(write_control(*pids + "/pids.max", std::to_string(limits.processes)));
     }
     if (const auto devices = folder("devices")) {
       for (const auto& device : limits.hidden_devices) {
@@ -236,6 +246,9 @@ class CgroupsV2 final : public KernelCgroups {
       TRY(write_control(folder + "/memory.max", std::to_string(limits.memory->value())));
       static_cast<void>(write_control(folder + "/memory.swap.max", "0"));  // no swap: no such file
     }
+    if (limits.processes > 0 && has("pids")) {
+      TRY(write_control(folder + "/pids.max", std::to_string(limits.processes)));
+    }
     return {};
   }
 
@@ -261,14 +274,15 @@ class NoCgroups final : public Cgroups {
   Result<void> update(const Group&, const Limits&) override { return {}; }
   [[nodiscard]] GroupPaths paths(const Group&) const override { return {}; }
   Result<void> add(const Group&, Pid) override { return {}; }
+  Result<void> expel(Pid) override { return {}; }
   Result<std::vector<Pid>> processes(const Group&) override { return std::vector<Pid>{}; }
   Result<void> freeze(const Group&, bool) override {
     return fail(Error::Code::unsupported, "no freezer: {}", why_);
   }
-  Result<Killed> kill(const Group&, Millis) override { return Killed{}; }
+  Result<Killed> kill(const Group&, Millis, const std::set<Pid>&) override { return Killed{}; }
   Result<GroupUsage> usage(const Group&) override { return GroupUsage{}; }
   Result<void> remove(const Group&) override { return {}; }
-  Result<std::vector<JobId>> jobs() override { return std::vector<JobId>{}; }
+  Result<std::vector<Run>> runs() override { return std::vector<Run>{}; }
 
  private:
   std::string why_;
@@ -279,7 +293,8 @@ struct Mounts {
   std::optional<std::string> v2;
 };
 
-constexpr std::array kControllers = {"cpu", "cpuacct", "cpuset", "devices", "freezer", "memory"};
+constexpr std::array kControllers = {"cpu",     "cpuacct", "cpuset", "devices",
+                                     "freezer", "memory",  "pids"};
 
 // 36 35 0:31 / /sys/fs/cgroup/cpu rw,relatime shared:9 - cgroup cgroup rw,cpu
 Mounts parse_mounts(std::string_view text) {
@@ -320,7 +335,7 @@ Result<std::unique_ptr<Cgroups>> open_v2(const std::string& mount, const std::st
   const auto root = mount + "/" + name;
   TRY(make_folder(root));
   std::string usable;
-  for (const auto* controller : {"cpu", "cpuset", "memory"}) {
+  for (const auto* controller : {"cpu", "cpuset", "memory", "pids"}) {
     const auto order = std::string("+") + controller;
     if (write_control(mount + "/cgroup.subtree_control", order) &&
         write_control(root + "/cgroup.subtree_control", order)) {

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,12 +22,13 @@
 #include "base/time.hpp"
 #include "base/units.hpp"
 #include "node/process.hpp"
+#include "node/run_name.hpp"
 
 namespace aliquot::node {
 
-// A job's group, or that of one of its steps, which lies inside.
+// The group of one run of a job, or that of one of its steps, which lies inside.
 struct Group {
-  JobId job;
+  Run run;
   std::optional<std::int64_t> step = {};
   friend auto operator<=>(const Group&, const Group&) = default;
 };
@@ -43,6 +45,7 @@ struct Limits {
   std::optional<CpuMilli> cpus = {};       // time, by quota
   std::optional<std::string> cpuset = {};  // "0-3,8": these CPUs only
   std::optional<Bytes> memory = {};
+  std::int64_t processes = 0;                     // and threads; 0: no limit
   std::vector<DeviceNumber> hidden_devices = {};  // what the job may not open
 };
 
@@ -66,8 +69,10 @@ Result<void> join_group(const GroupPaths& paths);
 std::vector<Pid> group_processes(const GroupPaths& paths);
 Result<void> freeze_group(const GroupPaths& paths, bool frozen);
 GroupUsage group_usage(const GroupPaths& paths);
-// Until the group is empty or patience runs out; how many were there.
-Killed kill_group(const GroupPaths& paths, Millis patience);
+// Until the group is empty but for those spared, or patience runs out; how many were there.
+Killed kill_group(const GroupPaths& paths, Millis patience, const std::set<Pid>& spared = {});
+// Of the groups inside alone: of a job, those of its steps.
+std::vector<Pid> inner_processes(const GroupPaths& paths);
 
 class Cgroups {
  public:
@@ -87,14 +92,17 @@ class Cgroups {
   virtual Result<void> update(const Group& group, const Limits& limits) = 0;
   [[nodiscard]] virtual GroupPaths paths(const Group& group) const = 0;
   virtual Result<void> add(const Group& group, Pid pid) = 0;
+  // Out of whatever group of ours it is in.
+  virtual Result<void> expel(Pid pid) = 0;
   virtual Result<std::vector<Pid>> processes(const Group& group) = 0;
   virtual Result<void> freeze(const Group& group, bool frozen) = 0;
-  virtual Result<Killed> kill(const Group& group, Millis patience) = 0;
+  virtual Result<Killed> kill(const Group& group, Millis patience,
+                              const std::set<Pid>& spared = {}) = 0;
   virtual Result<GroupUsage> usage(const Group& group) = 0;
   // With the steps inside. Fails with unavailable while a process is left. Gone already is fine.
   virtual Result<void> remove(const Group& group) = 0;
-  // The jobs that have a group, in order: to clean up after a restart.
-  virtual Result<std::vector<JobId>> jobs() = 0;
+  // That have a group, in order: to clean up after a restart.
+  virtual Result<std::vector<Run>> runs() = 0;
 };
 
 // What this machine offers: v2 where it is the only hierarchy, else v1, else none with the reason.

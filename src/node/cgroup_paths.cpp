@@ -74,6 +74,22 @@ const std::string* folder_of(const GroupPaths& paths, const char* controller) {
   return found == paths.folders.end() ? nullptr : &found->second;
 }
 
+// How long a group may take to freeze before its processes are killed all the same.
+constexpr Millis kFreezePatience(200);
+
+void sleep_ms(long ms) {
+  const timespec time{ms / 1000, ms % 1000 * 1'000'000};
+  nanosleep(&time, nullptr);
+}
+
+bool is_frozen(const GroupPaths& paths) {
+  if (const auto* folder = folder_of(paths, kUnified)) {
+    return read_number(*folder + "/cgroup.events", "frozen") == 1;
+  }
+  const auto* folder = folder_of(paths, "freezer");
+  return folder == nullptr || read_whole(*folder + "/freezer.state") == "FROZEN\n";
+}
+
 std::int64_t mono_ms() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -149,34 +165,50 @@ GroupUsage group_usage(const GroupPaths& paths) {
   return usage;
 }
 
-Killed kill_group(const GroupPaths& paths, Millis patience) {
+std::vector<Pid> inner_processes(const GroupPaths& paths) {
+  std::set<pid_t> pids;
+  for (const auto& [controller, folder] : paths.folders) {
+    for (const auto& below : folders_below(folder)) collect(below, &pids);
+  }
+  return {pids.begin(), pids.end()};
+}
+
+// Frozen, nobody forks and no pid changes hands while we go through them.
+static void kill_frozen(const GroupPaths& paths, const std::set<Pid>& spared,
+                        std::int64_t deadline) {
+  const bool freezer = freeze_group(paths, true).has_value();
+  // Who is in the middle of something freezes when it is done. What sleeps in the kernel never
+  // does; it cannot fork either.
+  const std::int64_t until = std::min(deadline, mono_ms() + kFreezePatience.value());
+  while (freezer && !is_frozen(paths) && mono_ms() < until) sleep_ms(1);
+  for (const auto pid : group_processes(paths)) {
+    if (!spared.contains(pid)) kill(pid.value(), SIGKILL);
+  }
+  if (freezer) static_cast<void>(freeze_group(paths, false));
+}
+
+Killed kill_group(const GroupPaths& paths, Millis patience, const std::set<Pid>& spared) {
   Killed killed;
   if (paths.empty()) return killed;
   const std::int64_t deadline = mono_ms() + patience.value();
-  std::set<pid_t> seen;
+  std::set<Pid> kept = spared;
+  kept.insert(Pid(getpid()));
+  std::set<Pid> seen;
+  // The list of a group is made in one piece: once it is empty, nobody is left who could fork.
   for (long pause = 1;; pause = std::min(pause * 2, 20L)) {
     auto left = group_processes(paths);
-    std::erase(left, Pid(getpid()));
+    std::erase_if(left, [&](Pid pid) { return kept.contains(pid); });
     if (left.empty()) break;
-    const bool at_once =
-        folder_of(paths, kUnified) != nullptr &&
-        write_control(*folder_of(paths, kUnified) + "/cgroup.kill", "1").has_value();
-    if (!at_once) {
-      // Frozen, nobody forks and no pid changes hands while we go through them.
-      const bool frozen = freeze_group(paths, true).has_value();
-      left = group_processes(paths);
-      for (const auto pid : left) {
-        if (pid.value() != getpid()) kill(pid.value(), SIGKILL);
-      }
-      if (frozen) static_cast<void>(freeze_group(paths, false));
-    }
-    for (const auto pid : left) seen.insert(pid.value());
+    seen.insert(left.begin(), left.end());
     if (mono_ms() >= deadline) {
-      killed.all_gone = group_processes(paths).empty();
+      killed.all_gone = false;
       break;
     }
-    const timespec time{0, pause * 1'000'000};
-    nanosleep(&time, nullptr);
+    const auto* unified = folder_of(paths, kUnified);
+    const bool at_once = spared.empty() && unified != nullptr &&
+                         write_control(*unified + "/cgroup.kill", "1").has_value();
+    if (!at_once) kill_frozen(paths, kept, deadline);
+    sleep_ms(pause);
   }
   killed.count = static_cast<int>(seen.size());
   return killed;

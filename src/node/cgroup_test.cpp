@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <set>
+
 #include "node/fake_cgroups.hpp"
 #include "node/file.hpp"
 #include "node/spawn.hpp"
@@ -50,20 +52,20 @@ class RealCgroups : public ::testing::Test {
   [[nodiscard]] bool is_v1() const { return cgroups_->capabilities().starts_with("v1"); }
 
   std::unique_ptr<Cgroups> cgroups_;
-  Group group_{JobId(getpid())};
+  Group group_{{JobId(getpid())}};
 };
 
 TEST_F(RealCgroups, HoldProcessesAndLetThemGo) {
   const auto paths = cgroups_->create(group_, {.cpus = CpuMilli(1500), .memory = mib(100)});
   ASSERT_TRUE(paths) << paths.error().message;
-  EXPECT_THAT(*cgroups_->jobs(), ::testing::Contains(group_.job));
+  EXPECT_THAT(*cgroups_->runs(), ::testing::Contains(group_.run));
   const auto pid = spawn(shell("sleep 60 & sleep 61", *paths));
   ASSERT_TRUE(pid) << pid.error().what;
   EXPECT_TRUE(testing::eventually([&] { return cgroups_->processes(group_)->size() == 3; }));
   EXPECT_EQ(cgroups_->remove(group_).error().code, Error::Code::unavailable);
 
   // A step inside, and a process that is moved into it.
-  const Group step{group_.job, 0};
+  const Group step{group_.run, 0};
   const auto step_paths = cgroups_->create(step, {});
   ASSERT_TRUE(step_paths) << step_paths.error().message;
   EXPECT_TRUE(cgroups_->add(step, *pid));
@@ -75,6 +77,48 @@ TEST_F(RealCgroups, HoldProcessesAndLetThemGo) {
   EXPECT_EQ(killed->count, 3);
   EXPECT_TRUE(killed->all_gone);
   EXPECT_EQ(wait_for(*pid), 128 + SIGKILL);
+}
+
+// Who forks faster than one can look is caught by the freezer, and who is spared lives on.
+TEST_F(RealCgroups, KillWhatForksAllTheTimeButNotThoseSpared) {
+  const auto paths = cgroups_->create(group_, {.processes = 500});
+  ASSERT_TRUE(paths) << paths.error().message;
+  const auto pid = spawn(
+      shell("exec perl -e 'while (1) { fork(); select(undef, undef, undef, 0.001) }'", *paths));
+  const auto client = spawn(shell("sleep 60", *paths));
+  ASSERT_TRUE(pid && client);
+  EXPECT_TRUE(testing::eventually([&] { return cgroups_->processes(group_)->size() > 50; }));
+  EXPECT_LE(cgroups_->processes(group_)->size(), 500U) << "pids.max";
+  const auto client_group = cgroups_->processes(group_);
+  std::set<Pid> spared{*client};
+  for (const Pid one : *client_group) {
+    const auto process = read_process(one);
+    if (process && process->parent == *client) spared.insert(one);
+  }
+  const auto killed = cgroups_->kill(group_, seconds(20), spared);
+  ASSERT_TRUE(killed);
+  EXPECT_TRUE(killed->all_gone);
+  EXPECT_EQ(cgroups_->processes(group_)->size(), spared.size());
+  EXPECT_TRUE(cgroups_->kill(group_, seconds(20))->all_gone);
+  EXPECT_TRUE(cgroups_->processes(group_)->empty());
+  EXPECT_EQ(wait_for(*pid), 128 + SIGKILL);
+  EXPECT_EQ(wait_for(*client), 128 + SIGKILL);
+}
+
+// A later run of the same job has a group of its own.
+TEST_F(RealCgroups, OfTwoRunsAreTwo) {
+  const Group again{{group_.run.job, 1}};
+  ASSERT_TRUE(cgroups_->create(group_, {}));
+  ASSERT_TRUE(cgroups_->create(again, {}));
+  const auto pid = spawn(shell("sleep 60", cgroups_->paths(again)));
+  ASSERT_TRUE(pid);
+  EXPECT_TRUE(cgroups_->kill(group_, seconds(1)));
+  EXPECT_TRUE(cgroups_->remove(group_));
+  EXPECT_FALSE(cgroups_->processes(again)->empty());
+  EXPECT_THAT(*cgroups_->runs(), ::testing::Contains(again.run));
+  EXPECT_TRUE(cgroups_->kill(again, seconds(20)));
+  EXPECT_EQ(wait_for(*pid), 128 + SIGKILL);
+  EXPECT_TRUE(testing::eventually([&] { return cgroups_->remove(again).has_value(); }));
 }
 
 TEST_F(RealCgroups, FreezeAndThaw) {
@@ -182,9 +226,9 @@ class PretendedV2 : public ::testing::Test {
 TEST_F(PretendedV2, IsWrittenAsTheKernelWantsIt) {
   EXPECT_THAT(
       cgroups_->capabilities(),
-      ::testing::AnyOf("v2: cpu, cpuset, memory, devices, freezer",
+      ::testing::AnyOf("v2: cpu, cpuset, memory, pids, devices, freezer",
                        ::testing::StartsWith("v2: cpu, cpuset, memory, freezer; devices not: ")));
-  const Group group{JobId(7)};
+  const Group group{{JobId(7)}};
   const auto paths =
       cgroups_->create(group, {.cpus = CpuMilli(2500), .cpuset = "0-1", .memory = mib(1)});
   ASSERT_TRUE(paths) << paths.error().message;
@@ -194,7 +238,7 @@ TEST_F(PretendedV2, IsWrittenAsTheKernelWantsIt) {
   EXPECT_EQ(get("memory.swap.max"), "0");
   EXPECT_TRUE(cgroups_->freeze(group, true));
   EXPECT_EQ(get("cgroup.freeze"), "1");
-  EXPECT_EQ(cgroups_->jobs()->size(), 1U);
+  EXPECT_EQ(cgroups_->runs()->size(), 1U);
   put("test/job_7/cpu.stat", "usage_usec 9000\nuser_usec 7000\nsystem_usec 2000\n");
   put("test/job_7/memory.peak", "4096\n");
   put("test/job_7/memory.events", "oom 3\noom_kill 2\n");
@@ -225,9 +269,9 @@ TEST(NoCgroups, DoNothingAndSayWhy) {
   const auto cgroups = no_cgroups("not root");
   EXPECT_EQ(cgroups->capabilities(), "none: not root");
   EXPECT_FALSE(cgroups->available());
-  EXPECT_TRUE(cgroups->create({JobId(1)}, {})->empty());
-  EXPECT_EQ(cgroups->freeze({JobId(1)}, true).error().code, Error::Code::unsupported);
-  EXPECT_TRUE(cgroups->remove({JobId(1)}));
+  EXPECT_TRUE(cgroups->create({{JobId(1)}}, {})->empty());
+  EXPECT_EQ(cgroups->freeze({{JobId(1)}}, true).error().code, Error::Code::unsupported);
+  EXPECT_TRUE(cgroups->remove({{JobId(1)}}));
   EXPECT_TRUE(kill_group({}, seconds(1)).all_gone);
 }
 
@@ -240,13 +284,13 @@ TEST(OpenCgroups, SayThatNothingIsMounted) {
 
 TEST(FakeCgroups, Remember) {
   FakeCgroups cgroups;
-  EXPECT_FALSE(cgroups.create({JobId(1), 0}, {}));
-  EXPECT_TRUE(cgroups.create({JobId(1)}, {.memory = mib(1)}));
-  EXPECT_TRUE(cgroups.create({JobId(1), 0}, {}));
-  EXPECT_TRUE(cgroups.add({JobId(1)}, Pid(5)));
-  EXPECT_FALSE(cgroups.remove({JobId(1)}));
-  EXPECT_EQ(cgroups.kill({JobId(1)}, seconds(1))->count, 1);
-  EXPECT_TRUE(cgroups.remove({JobId(1)}));
+  EXPECT_FALSE(cgroups.create({{JobId(1)}, 0}, {}));
+  EXPECT_TRUE(cgroups.create({{JobId(1)}}, {.memory = mib(1)}));
+  EXPECT_TRUE(cgroups.create({{JobId(1)}, 0}, {}));
+  EXPECT_TRUE(cgroups.add({{JobId(1)}}, Pid(5)));
+  EXPECT_FALSE(cgroups.remove({{JobId(1)}}));
+  EXPECT_EQ(cgroups.kill({{JobId(1)}}, seconds(1), {})->count, 1);
+  EXPECT_TRUE(cgroups.remove({{JobId(1)}}));
   EXPECT_TRUE(cgroups.groups.empty());
 }
 

@@ -21,7 +21,7 @@ class FakeCgroups final : public Cgroups {
   [[nodiscard]] std::string capabilities() const override { return "fake"; }
   [[nodiscard]] bool available() const override { return true; }
   Result<GroupPaths> create(const Group& group, const Limits& limits) override {
-    if (group.step && !groups.contains({group.job})) return missing(group);
+    if (group.step && !groups.contains({group.run})) return missing(group);
     groups[group].limits = limits;
     return GroupPaths{};
   }
@@ -34,6 +34,10 @@ class FakeCgroups final : public Cgroups {
     TRY(find(group))->processes.insert(pid);
     return {};
   }
+  Result<void> expel(Pid pid) override {
+    for (auto& [group, state] : groups) state.processes.erase(pid);
+    return {};
+  }
   Result<std::vector<Pid>> processes(const Group& group) override {
     const auto* state = TRY(find(group));
     return std::vector<Pid>(state->processes.begin(), state->processes.end());
@@ -42,34 +46,35 @@ class FakeCgroups final : public Cgroups {
     TRY(find(group))->frozen = frozen;
     return {};
   }
-  Result<Killed> kill(const Group& group, Millis) override {
+  Result<Killed> kill(const Group& group, Millis, const std::set<Pid>& spared) override {
     auto* state = TRY(find(group));
-    const Killed killed{.count = static_cast<int>(state->processes.size())};
-    state->processes.clear();
+    Killed killed;
+    killed.count = static_cast<int>(
+        std::erase_if(state->processes, [&](Pid pid) { return !spared.contains(pid); }));
     return killed;
   }
   Result<GroupUsage> usage(const Group& group) override { return TRY(find(group))->usage; }
   Result<void> remove(const Group& group) override {
     if (const auto found = groups.find(group);
         found != groups.end() && !found->second.processes.empty()) {
-      return fail(Error::Code::unavailable, "job {} has processes", group.job);
+      return fail(Error::Code::unavailable, "job {} has processes", group.run.job);
     }
     std::erase_if(groups, [&](const auto& item) {
-      return item.first == group || (!group.step && item.first.job == group.job);
+      return item.first == group || (!group.step && item.first.run == group.run);
     });
     return {};
   }
-  Result<std::vector<JobId>> jobs() override {
-    std::vector<JobId> found;
+  Result<std::vector<Run>> runs() override {
+    std::vector<Run> found;
     for (const auto& [group, state] : groups) {
-      if (!group.step) found.push_back(group.job);
+      if (!group.step) found.push_back(group.run);
     }
     return found;
   }
 
  private:
   static tl::unexpected<Error> missing(const Group& group) {
-    return fail(Error::Code::not_found, "no group of job {}", group.job);
+    return fail(Error::Code::not_found, "no group of job {}", group.run.job);
   }
   Result<State*> find(const Group& group) {
     const auto found = groups.find(group);

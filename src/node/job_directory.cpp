@@ -48,8 +48,8 @@ Result<Fd> lock_directory(const std::filesystem::path& directory, Millis patienc
 
 }  // namespace
 
-JobDirectory::JobDirectory(const std::filesystem::path& jobs, JobId job)
-    : path_(jobs / std::to_string(job.value())) {}
+JobDirectory::JobDirectory(const std::filesystem::path& jobs, const Run& run)
+    : path_(jobs / run_name(run)) {}
 
 Result<void> JobDirectory::write_script(std::string_view text, Uid owner, Gid group) const {
   const bool root = geteuid() == 0;

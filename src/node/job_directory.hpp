@@ -1,5 +1,6 @@
-// The daemon's side of aliquot-stepd: a job's folder jobs/ID/ from before its start to after its
-// end. Files in it: script, launch.json, stepd.pid, control (a fifo), exit.json, lock.
+// The daemon's side of aliquot-stepd: the folder of one run of a job, jobs/ID/ or jobs/ID.ATTEMPT/,
+// from before its start to after its end. Files in it: script, launch.json, stepd.pid, control (a
+// fifo), exit.json, lock.
 //
 // Started once: stepd reads launch.json and writes stepd.pid under the lock. A daemon that
 // finds neither stepd.pid nor exit.json takes launch.json away under the same lock, and a stepd
@@ -16,13 +17,14 @@
 #include "base/time.hpp"
 #include "node/launch.hpp"
 #include "node/process.hpp"
+#include "node/run_name.hpp"
 
 namespace aliquot::node {
 
 class JobDirectory {
  public:
   // jobs is <state>/jobs; the folder need not exist.
-  JobDirectory(const std::filesystem::path& jobs, JobId job);
+  JobDirectory(const std::filesystem::path& jobs, const Run& run);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] std::filesystem::path script() const { return path_ / "script"; }

@@ -72,7 +72,8 @@ std::optional<Environment> parse(const std::string& text) {
 
 }  // namespace
 
-LoginEnvironment login_environment(const Identity& identity, Millis patience) {
+LoginEnvironment login_environment(const Identity& identity, Millis patience,
+                                   const std::vector<ResourceLimit>& limits) {
   LoginEnvironment result{.environment = bare(identity), .warning = {}};
   const auto without = [&](std::string_view why) {
     result.warning = fmt::format(
@@ -96,6 +97,7 @@ LoginEnvironment login_environment(const Identity& identity, Millis patience) {
   spec.directory = identity.home;
   spec.fallback_directory = "/";
   spec.out = FromFd{theirs.get()};
+  spec.limits = limits;
   const auto pid = spawn(spec);
   theirs.reset();
   if (!pid) return without(pid.error().what);

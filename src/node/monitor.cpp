@@ -58,8 +58,8 @@ class Owners {
   }
 
   std::optional<JobId> job_of(Pid pid) {
-    if (const auto job = marked(pid)) return job;
     if (const auto job = fenced_(pid)) return job;
+    if (const auto job = marked(pid)) return job;
     // Who has thrown its environment away still has parents.
     for (int depth = 0; depth < 64; ++depth) {
       const auto process = read_process(pid);
@@ -92,7 +92,7 @@ FencedJob fenced_by(Cgroups& cgroups, const std::vector<RunningJob>& running) {
     if (!*members) {
       members->emplace();
       for (const auto& job : running) {
-        const auto found = cgroups.processes({job.id});
+        const auto found = cgroups.processes({{job.id, job.attempt}});
         if (!found) continue;
         for (const Pid member : *found) (*members)->emplace(member.value(), job.id);
       }

@@ -21,6 +21,7 @@ struct RunningJob {
   JobId id;
   Uid uid;
   std::string mark;  // in the environment of its processes
+  std::int64_t attempt = 0;
 };
 
 // What was seen of one GPU.

@@ -38,9 +38,6 @@ std::optional<std::string> read_proc(const char* path) {
 }
 
 int pidfd_open(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
-int pidfd_send_signal(int fd, int signal) {
-  return static_cast<int>(syscall(SYS_pidfd_send_signal, fd, signal, nullptr, 0));
-}
 
 std::int64_t mono_ms() {
   timespec now{};
@@ -201,13 +198,40 @@ std::vector<ProcessRef> find_processes(const Search& search) {
   return found;
 }
 
+bool signal_process(int process, int signal) {
+  return syscall(SYS_pidfd_send_signal, process, signal, nullptr, 0) == 0;
+}
+
 int signal_processes(const std::vector<ProcessRef>& processes, int signal) {
   int count = 0;
   for (const auto& process : processes) {
     const auto fd = open_process(process);
-    if (fd && pidfd_send_signal(fd->get(), signal) == 0) ++count;
+    if (fd && signal_process(fd->get(), signal)) ++count;
   }
   return count;
+}
+
+// The newest pid of all. As long as it stays the same, nobody has forked.
+static std::string newest_pid() {
+  const auto text = read_proc("/proc/loadavg").value_or("");
+  return text.substr(std::min(text.rfind(' '), text.size()));
+}
+
+// Whether there is really nobody. One look is not enough: it takes time, in which a process that is
+// listed can fork and end before it is read, and its child is on no list; and a mark is out of
+// sight while its process execs. So either nobody on the machine has forked meanwhile, or many
+// looks agree.
+static bool none_left(const Search& search) {
+  constexpr int kLooks = 10;
+  std::string before;
+  for (int look = 0; look < kLooks; ++look) {
+    if (!find_processes(search).empty()) return false;
+    auto newest = newest_pid();
+    if (newest == before && !newest.empty()) return true;
+    before = std::move(newest);
+    sleep_ms(1 + look);
+  }
+  return true;
 }
 
 Killed kill_tree(const Search& search, Millis patience) {
@@ -216,13 +240,7 @@ Killed kill_tree(const Search& search, Millis patience) {
   std::vector<ProcessRef> seen;
   for (long pause = 1;; pause = std::min(pause * 2, 20L)) {
     auto left = find_processes(search);
-    if (left.empty()) {
-      // Looked at once more: a mark can be out of sight while its process execs.
-      if (seen.empty() || search.mark.empty()) return killed;
-      sleep_ms(5);
-      left = find_processes(search);
-      if (left.empty()) return killed;
-    }
+    if (left.empty() && none_left(search)) return killed;
     // Stopped first, until there is nobody new: what is stopped cannot fork.
     for (int round = 0; round < 10; ++round) {
       signal_processes(left, SIGSTOP);
@@ -237,7 +255,7 @@ Killed kill_tree(const Search& search, Millis patience) {
     signal_processes(left, SIGKILL);
     killed.count = static_cast<int>(seen.size());
     if (mono_ms() >= deadline) {
-      killed.all_gone = find_processes(search).empty();
+      killed.all_gone = none_left(search);
       return killed;
     }
     sleep_ms(pause);

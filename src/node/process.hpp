@@ -90,6 +90,8 @@ struct Search {
 // And all descendants of what is found.
 std::vector<ProcessRef> find_processes(const Search& search);
 
+// By its descriptor.
+bool signal_process(int process, int signal);
 // Signals each that still is the same process; how many.
 int signal_processes(const std::vector<ProcessRef>& processes, int signal);
 

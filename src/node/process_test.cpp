@@ -7,6 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "node/testing.hpp"
 
 namespace aliquot::node {
@@ -92,6 +95,36 @@ TEST(Process, KillsWhatForksAllTheTime) {
   usleep(50'000);
   EXPECT_TRUE(find_processes({.mark = mark}).empty());
   reap(*pid);
+}
+
+// A chain of processes, each of which starts the next and ends: a list of them is often wrong by
+// the time it has been read.
+TEST(Process, SaysGoneOnlyWhenNobodyIsLeft) {
+  const testing::TemporaryFolder folder;
+  const auto steps = folder.path() / "steps";
+  const auto mark = make_mark(JobId(8));
+  auto chain = shell(
+      "exec perl -e 'until (-e \"stop\") { if (fork()) { exit } "
+      "open(F, \">>\", \"steps\"); print F \"x\"; close F; select(undef, undef, undef, 0.02) }'",
+      mark);
+  chain.directory = folder.path();
+  const auto length = [&] {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(steps, error);
+    return error ? 0 : size;
+  };
+  for (int round = 0; round < 8; ++round) {
+    const auto pid = spawn(chain);
+    ASSERT_TRUE(pid);
+    reap(*pid);
+    const auto begun = length();
+    EXPECT_TRUE(testing::eventually([&] { return length() > begun + 2; }));
+    const auto killed = kill_tree({.mark = mark}, seconds(20));
+    const auto after = length();
+    usleep(100'000);
+    EXPECT_TRUE(!killed.all_gone || length() == after) << "it goes on";
+  }
+  std::ofstream(folder.path() / "stop") << "";
 }
 
 TEST(Process, StepsAreWhatSrunStarted) {

@@ -19,6 +19,7 @@
 #include <cstring>
 
 #include "node/cgroup_file.hpp"
+#include "node/login_state.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -121,6 +122,17 @@ int take_identity(const Plan& plan) {
   return 0;
 }
 
+// As near as we may: only who has the capability raises a hard limit.
+int set_limit(const ResourceLimit& limit) {
+  rlimit value{limit.soft, limit.hard};
+  if (syscall(SYS_prlimit64, 0, limit.resource, &value, nullptr) == 0) return 0;
+  rlimit now{};
+  if (errno != EPERM || syscall(SYS_prlimit64, 0, limit.resource, nullptr, &now) != 0) return errno;
+  value.rlim_max = std::min(value.rlim_max, now.rlim_max);
+  value.rlim_cur = std::min(value.rlim_cur, value.rlim_max);
+  return syscall(SYS_prlimit64, 0, limit.resource, &value, nullptr) == 0 ? 0 : errno;
+}
+
 // Above 2, so that filling 0, 1 and 2 overwrites none of it.
 int above_stdio(int fd) {
   if (fd < 0 || fd > STDERR_FILENO) return fd;
@@ -211,13 +223,17 @@ void put_number(char* out, long number) {
     close(fd);
   }
   for (const auto& limit : spec.limits) {
-    const rlimit value{limit.soft, limit.hard};
-    if (syscall(SYS_prlimit64, 0, limit.resource, &value, nullptr) != 0) {
-      give_up(plan, SpawnStage::limits, errno);
-    }
+    if (const int error = set_limit(limit); error != 0) give_up(plan, SpawnStage::limits, error);
   }
+  take_login_state();
+  // First as root: a user whose keys are at their limit gets none of their own, and not ours.
+  if (plan.change_identity) join_own_keyring();
   if (const int error = take_identity(plan); error != 0) {
     give_up(plan, SpawnStage::identity, error);
+  }
+  if (plan.change_identity) {
+    drop_capabilities(spec.identity.uid == Uid(0));
+    join_own_keyring();
   }
   umask(spec.umask);
 

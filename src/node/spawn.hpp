@@ -1,10 +1,9 @@
 // Starting a process as a user, with nothing of ours left in it: identity, groups, limits, umask,
-// folder, environment and open files are exactly those asked for. Files are opened after the
-// privileges are gone, so the kernel decides what the user may open. Waiting for it is the
-// caller's.
+// folder, environment and open files are exactly those asked for; the rest is as after a login
+// (login_state.hpp). Files are opened after the privileges are gone, so the kernel decides what the
+// user may open. Waiting for it is the caller's.
 #pragma once
 
-#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -17,6 +16,7 @@
 #include "base/result.hpp"
 #include "node/cgroup.hpp"
 #include "node/process.hpp"
+#include "node/resource_limits.hpp"
 
 namespace aliquot::node {
 
@@ -33,12 +33,6 @@ struct Identity {
 
 // From the user database: may ask the network (LDAP), so on a worker.
 Result<Identity> find_identity(Uid uid);
-
-struct ResourceLimit {
-  int resource = 0;  // RLIMIT_NOFILE, …
-  std::uint64_t soft = RLIM_INFINITY;
-  std::uint64_t hard = RLIM_INFINITY;
-};
 
 struct FromFile {
   std::string path;  // relative to the working folder

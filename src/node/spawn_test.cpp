@@ -3,7 +3,11 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <linux/keyctl.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -11,6 +15,7 @@
 
 #include <array>
 #include <cstdint>
+#include <fstream>
 
 #include "node/file.hpp"
 #include "node/testing.hpp"
@@ -148,6 +153,44 @@ TEST_F(Spawn, BecomesTheUserForGood) {
   EXPECT_THAT(output(), HasSubstr(fmt::format("Gid:\t{0}\t{0}\t{0}\t{0}\n", user->gid)));
   EXPECT_THAT(output(), HasSubstr("CapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n"));
   EXPECT_THAT(output(), HasSubstr("Permission denied"));
+}
+
+// Root's daemon is often started with what no job may have.
+TEST_F(Spawn, HasWhatALoginHas) {
+  const auto user = testing::someone();
+  if (!user) GTEST_SKIP() << "needs root and the user games";
+  ASSERT_EQ(chown(folder_.path().c_str(), user->uid.value(), user->gid.value()), 0);
+  spec_.identity = *user;
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const char* score : {"500", "-500"}) std::ofstream("/proc/self/oom_score_adj") << score;
+    setpriority(PRIO_PROCESS, 0, -5);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (std::size_t cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu) {
+      if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+    }
+    sched_setaffinity(0, sizeof one, &one);
+    // A key of ours, and capabilities that programs would inherit.
+    syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr);
+    syscall(SYS_add_key, "user", "aliquot-test-secret", "x", 1, KEY_SPEC_SESSION_KEYRING);
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> sets{};
+    syscall(SYS_capget, &header, sets.data());
+    for (auto& set : sets) set.inheritable = set.permitted;
+    syscall(SYS_capset, &header, sets.data());
+    _exit(
+        run("cat /proc/self/oom_score_adj; nice; nproc; "
+            "grep -c aliquot-test-secret /proc/keys; grep -E '^Cap(Inh|Amb)' /proc/self/status"));
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(output(), fmt::format("0\n0\n{}\n0\nCapInh:\t0000000000000000\n"
+                                  "CapAmb:\t0000000000000000\n",
+                                  CPU_COUNT(&all)));
 }
 
 TEST_F(Spawn, AnotherUserNeedsRoot) {

@@ -10,6 +10,7 @@
 
 #include "node/environment.hpp"
 #include "node/file.hpp"
+#include "node/hanging_file.hpp"
 #include "node/job_directory.hpp"
 #include "node/testing.hpp"
 
@@ -25,7 +26,7 @@ constexpr const char* kTime = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9
 
 class Stepd : public ::testing::Test {
  protected:
-  Stepd() : job_(folder_.path(), JobId(26)), user_(testing::me()) {
+  Stepd() : job_(folder_.path(), {JobId(26)}), user_(testing::me()) {
     work_ = folder_.path() / "work";
     std::filesystem::create_directory(work_);
     launch_.job_id = 26;
@@ -448,6 +449,25 @@ TEST_F(Stepd, SaysThatMemoryRanOut) {
   EXPECT_GE(record.oom_kills, 1);
   EXPECT_THAT(output(), HasSubstr("oom_kill event"));
   EXPECT_TRUE(cgroups->remove(group));
+}
+
+// Words come after the signals, and from somebody who may wait for the file as long as it takes.
+TEST_F(Stepd, EndsAJobWhoseStderrHangs) {
+  const testing::HangingFile file(folder_.path() / "away");
+  if (!file.mounted()) GTEST_SKIP() << "needs root and FUSE";
+  launch_.std_err = file.path().string();
+  launch_.time_limit_ms = 500;
+  EXPECT_EQ(run("sleep 300").reason, EndReason::timeout);
+  EXPECT_TRUE(file.somebody_hangs());
+}
+
+TEST_F(Stepd, EndsAJobWhoseStderrNobodyReads) {
+  const auto pipe = work_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0666), 0);
+  const Fd reader(open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  launch_.std_err = pipe.string();
+  launch_.time_limit_ms = 500;
+  EXPECT_EQ(run("head -c 65530 /dev/zero >&2; exec sleep 300").reason, EndReason::timeout);
 }
 
 }  // namespace

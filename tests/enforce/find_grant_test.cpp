@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 TEST(FindGrant, TheJobOfAGroup) {
   // v2, v1, with steps and systemd around it.
   EXPECT_EQ(job_in_groups("0::/aliquot/job_7\n", "/aliquot"), 7U);
+  EXPECT_EQ(job_in_groups("0::/aliquot/job_7.12/step_0\n", "/aliquot"), 7U) << "requeued";
   EXPECT_EQ(
       job_in_groups("5:cpu,cpuacct:/user.slice\n4:memory:/aliquot/job_12/step_0\n", "/aliquot"),
       12U);

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/resource_limits.hpp"
 #include "base/size.hpp"
 #include "base/slurm_time.hpp"
 #include "base/text.hpp"
@@ -188,6 +189,13 @@ Parsed<api::JobSpec> make_job(const OptionSet& options, const Caller& caller, Wa
     if (!mask) return tl::make_unexpected(Refusal{255, "Invalid --umask specification"});
     job.umask = *mask;
   }
+  const auto propagate = parse_propagate(options.text("propagate", "ALL"));
+  if (!propagate) {
+    return tl::make_unexpected(
+        Refusal{1, fmt::format("{}\n--propagate={} is not valid.", propagate.error().message,
+                               options.text("propagate"))});
+  }
+  job.propagate = *propagate;
   job.submit_host = caller.host;
 
   set_times(options, now, job);

@@ -133,7 +133,7 @@ constexpr auto kRows = std::to_array<OptionRow>({
     {"priority", 0, kMust, priority, kAll, nullptr, nullptr, 0, "priority, for the administrator"},
     {"profile", 0, kMust, text, kAll, nullptr, "PROFILE", kAll, nullptr},
     {"prolog", 0, kMust, text, kR, nullptr, "PROLOG", kR, nullptr},
-    {"propagate", 0, kMay, text, kB | kR, nullptr, nullptr, 0, nullptr},
+    {"propagate", 0, kMay, text, kB | kR, nullptr, nullptr, 0, "resource limits that go with the job: ALL, NONE, or NOFILE,CORE,…"},
     {"pty", 0, kMay, text, kR, nullptr, nullptr, 0, "task 0 in a terminal of its own"},
     {"qos", 'q', kMust, text, kAll, nullptr, "QOS", kAll, "quality of service"},
     {"quiet", 'Q', kNo, flag, kAll, nullptr, nullptr, 0, "errors only"},

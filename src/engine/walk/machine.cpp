@@ -163,14 +163,15 @@ void WalkMachine::end_allocation(const Job& job, Millis) {
   fuse_.burn();
 }
 
-void WalkMachine::forget(JobId job) {
+void WalkMachine::forget(const node::Run& gone, Uid) {
   fuse_.burn();
-  for (const Run& run : runs_) {
-    if (run.job.id == job.value() && run.alive()) {
-      throw Violation(fmt::format("job {} is forgotten while it runs", job));
-    }
+  const auto meant = [&](const Run& run) {
+    return run.job.id == gone.job.value() && run.job.restarts == gone.attempt;
+  };
+  if (std::ranges::any_of(runs_, [&](const Run& run) { return meant(run) && run.alive(); })) {
+    throw Violation(fmt::format("job {} is forgotten while it runs", gone.job));
   }
-  std::erase_if(runs_, [&](const Run& run) { return run.job.id == job.value(); });
+  std::erase_if(runs_, meant);
 }
 
 bool WalkMachine::expects(JobId job) const {

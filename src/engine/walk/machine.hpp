@@ -93,7 +93,7 @@ class WalkMachine final : public Executor {
   void signal_step(const Job&, std::int64_t, int) override {}
   void freeze_allocation(const Job& job, bool frozen) override;
   void end_allocation(const Job& job, Millis patience) override;
-  void forget(JobId job) override;
+  void forget(const node::Run& run, Uid user) override;
   [[nodiscard]] std::string fence() const override { return "none: a walk"; }
 
   // --- what happens to it

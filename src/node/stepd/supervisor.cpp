@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <set>
 #include <utility>
 
 #include "base/timestamp.hpp"
@@ -21,6 +22,8 @@ namespace {
 // What a job that could not open its files ends with in Slurm: 0:53.
 constexpr int kIoFailedSignal = 53;
 constexpr Millis kKillPatience = seconds(20);
+// How long the end of a job waits for its last words to be written.
+constexpr Millis kLastWords = seconds(3);
 
 std::int64_t clock_ms(clockid_t clock) {
   timespec now{};
@@ -61,7 +64,10 @@ SpawnSpec make_spec(const Launch& launch) {
 }  // namespace
 
 Supervisor::Supervisor(Launch launch, Fd control)
-    : launch_(std::move(launch)), spec_(make_spec(launch_)), control_(std::move(control)) {
+    : launch_(std::move(launch)),
+      spec_(make_spec(launch_)),
+      control_(std::move(control)),
+      voice_(spec_.identity) {
   record_.job_id = launch_.job_id;
   record_.attempt = launch_.attempt;
 }
@@ -128,7 +134,7 @@ void Supervisor::fail_launch(const SpawnFailure& failure) {
 void Supervisor::on_starting() {
   const auto progress = advance(&*starting_, spec_);
   if (!progress) return fail_launch(progress.error());
-  if (starting_->std_err) job_stderr_ = std::move(starting_->std_err);
+  if (starting_->std_err) voice_.set_file(std::move(starting_->std_err));
   if (*progress == Progress::running) starting_.reset();
 }
 
@@ -236,20 +242,43 @@ void Supervisor::begin_end(EndReason reason, const std::string& cause) {
   if (ending_ || !shell_) return;
   ending_ = true;
   record_.reason = reason;
-  say(fmt::format("*** JOB {} ON {} CANCELLED AT {} {}{}***", launch_.job_id, launch_.node,
-                  format_timestamp(WallTime(wall_ms())), cause, cause.empty() ? "" : " "));
   kill_at_ = now_ms() + launch_.kill_wait_ms;
   resume();
-  const auto all = find_processes({.ancestor = Pid(getpid())});
+  const auto all = all_processes_of_job();
   signal_processes(all, SIGCONT);
   signal_processes(all, SIGTERM);
+  say(fmt::format("*** JOB {} ON {} CANCELLED AT {} {}{}***", launch_.job_id, launch_.node,
+                  format_timestamp(WallTime(wall_ms())), cause, cause.empty() ? "" : " "));
+}
+
+std::vector<ProcessRef> Supervisor::all_processes_of_job() const {
+  return find_processes({.ancestor = Pid(getpid())});
+}
+
+// By their groups, where there are any: what stands in a process's memory may take forever to read.
+std::vector<ProcessRef> Supervisor::step_processes() const {
+  if (launch_.group.empty()) {
+    return find_processes({.ancestor = Pid(getpid()), .steps_only = true});
+  }
+  const auto pids = inner_processes(launch_.group);
+  const std::set<Pid> inside(pids.begin(), pids.end());
+  std::vector<ProcessRef> found;
+  for (const Pid pid : pids) {
+    const auto process = read_process(pid);
+    if (!process || process->state == 'Z' || pid == shell_) continue;
+    // A srun has come into its step's group and has its parent outside; what a task has left behind
+    // is ours.
+    const bool orphan = process->parent == Pid(getpid()) || process->parent == Pid(1);
+    if (orphan || inside.contains(process->parent)) found.push_back(process->ref);
+  }
+  return found;
 }
 
 void Supervisor::suspend() {
   if (suspended_at_ || ending_) return;
   suspended_at_ = now_ms();
   if (!freeze_group(launch_.group, true)) {
-    signal_processes(find_processes({.ancestor = Pid(getpid())}), SIGSTOP);
+    signal_processes(all_processes_of_job(), SIGSTOP);
   }
 }
 
@@ -258,7 +287,7 @@ void Supervisor::resume() {
   suspended_ms_ += now_ms() - *suspended_at_;
   suspended_at_.reset();
   if (!freeze_group(launch_.group, false)) {
-    signal_processes(find_processes({.ancestor = Pid(getpid())}), SIGCONT);
+    signal_processes(all_processes_of_job(), SIGCONT);
   }
 }
 
@@ -267,13 +296,12 @@ void Supervisor::signal(int number, Target target) {
     if (shell_) kill(shell_->value(), number);  // not yet waited for: still ours
     return;
   }
-  signal_processes(
-      find_processes({.ancestor = Pid(getpid()), .steps_only = target == Target::steps}), number);
+  signal_processes(target == Target::steps ? step_processes() : all_processes_of_job(), number);
 }
 
 void Supervisor::kill_all() {
-  const auto in_tree = kill_tree({.ancestor = Pid(getpid())}, kKillPatience);
   const auto in_group = kill_group(launch_.group, kKillPatience);
+  const auto in_tree = kill_tree({.ancestor = Pid(getpid())}, kKillPatience);
   record_.leftovers += in_tree.count + in_group.count;
   if (!in_tree.all_gone || !in_group.all_gone) {
     record_.detail = "some processes of the job would not die";
@@ -307,15 +335,7 @@ void Supervisor::finish() {
                     usage.oom_kills, usage.oom_kills == 1 ? "" : "s", launch_.job_id));
   }
   record_.end_ms = wall_ms();
-}
-
-// To the job's own stderr, opened by the job as the user. Never waits: it may be a full pipe.
-void Supervisor::say(const std::string& text) const {
-  if (!job_stderr_) return;
-  pollfd writable{job_stderr_.get(), POLLOUT, 0};
-  if (poll(&writable, 1, 0) <= 0) return;
-  const auto line = spec_.message_prefix + text + "\n";
-  if (write(job_stderr_.get(), line.data(), line.size()) < 0) return;  // full disk: nobody to tell
+  voice_.finish(kLastWords);
 }
 
 }  // namespace aliquot::node

@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "node/launch.hpp"
 #include "node/process.hpp"
 #include "node/spawn.hpp"
+#include "node/stepd/voice.hpp"
 
 namespace aliquot::node {
 
@@ -41,7 +43,10 @@ class Supervisor {
   void signal(int number, Target target);
   void kill_all();
   void finish();
-  void say(const std::string& text) const;
+  void say(const std::string& text) { voice_.say(spec_.message_prefix + text + "\n"); }
+  // All of the job, and those of its steps without the sruns that run them.
+  [[nodiscard]] std::vector<ProcessRef> all_processes_of_job() const;
+  [[nodiscard]] std::vector<ProcessRef> step_processes() const;
 
   [[nodiscard]] std::optional<std::int64_t> deadline() const;  // of the time limit
   [[nodiscard]] std::optional<std::int64_t> early_signal_at() const;
@@ -53,7 +58,7 @@ class Supervisor {
   Fd signals_;
   Fd control_;
   std::string control_text_;  // the beginning of a line
-  Fd job_stderr_;
+  Voice voice_;
   std::optional<Starting> starting_;
   ExitRecord record_;
 

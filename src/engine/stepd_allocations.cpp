@@ -1,0 +1,168 @@
+// What clients run themselves: interactive jobs and steps, in groups that we make and they are
+// moved into.
+#include <poll.h>
+#include <signal.h>
+
+#include <utility>
+
+#include "base/clock.hpp"
+#include "engine/stepd_executor.hpp"
+#include "node/environment.hpp"
+
+namespace aliquot::engine {
+namespace {
+
+// How often one looks whether an interactive job's processes have ended.
+constexpr Millis kLookAgain(50);
+
+}  // namespace
+
+node::JobProcesses StepdExecutor::processes(const Job& job,
+                                            std::optional<std::int64_t> step) const {
+  std::set<node::Pid> clients;
+  if (const auto known = clients_.find(job.run()); known != clients_.end()) {
+    for (const node::ProcessRef& client : known->second) {
+      if (node::is_alive(client)) clients.insert(client.pid);
+    }
+  }
+  return {cgroups_, {job.run(), step}, job.mark, std::move(clients)};
+}
+
+// Who connected may have ended, with another holding its end of the socket, and its pid be somebody
+// else's by now: that one must not land in the job's group, where the job's owner can kill it.
+Result<void> StepdExecutor::take_in(const node::Group& group, node::Pid client, Uid user) {
+  const auto another = [&] {
+    return fail(Error::Code::permission_denied, "process {} is not the one that asked", client);
+  };
+  const auto info = node::read_process(client);
+  if (!info || !node::runs_as(client, user)) return another();
+  const auto process = node::open_process(info->ref);
+  if (!process || !node::runs_as(client, user)) return another();
+  TRY(cgroups_.add(group, client));
+  // It is there still, so it was it that was moved. Else somebody may have got its number between
+  // the look and the move: out again.
+  pollfd ended{process->get(), POLLIN, 0};
+  if (::poll(&ended, 1, 0) != 0) {
+    (void)cgroups_.expel(client);
+    return another();
+  }
+  auto& clients = clients_[group.run];
+  std::erase_if(clients, [](const node::ProcessRef& one) { return !node::is_alive(one); });
+  clients.insert(info->ref);
+  return {};
+}
+
+Result<std::vector<std::string>> StepdExecutor::admit(const StartOrder& order, node::Pid caller) {
+  if (cgroups_.available()) {
+    const node::Group group{{JobId(order.job.id), order.job.restarts}};
+    TRY(cgroups_.create(group, limits_of(order.job)));
+    TRY(take_in(group, caller, Uid(order.job.uid)));
+  }
+  // A server that has to be started keeps the loop waiting, for some 20 ms.
+  const node::Enforcer::Enforced enforced = TRY(enforcer_.grant(order.job));
+  tell_enforced(order.job, enforced.words);
+  return node::allocation_environment({.job = order.job,
+                                       .spec = order.spec,
+                                       .cluster = options_.cluster,
+                                       .mark = order.mark,
+                                       .standin = options_.standin,
+                                       .commands = options_.commands,
+                                       .socket = options_.socket,
+                                       .extra = enforced.environment,
+                                       .preload = enforced.preload});
+}
+
+Result<std::vector<std::string>> StepdExecutor::admit_step(const StepOrder& order) {
+  const node::Enforcer::Enforced enforced = TRY(enforcer_.of(order.job));
+  if (cgroups_.available()) {
+    const node::Group group{{JobId(order.job.id), order.job.restarts}, order.step};
+    node::Limits limits;
+    if (order.gpus) {
+      api::JobInfo narrowed = order.job;
+      narrowed.gpus = *order.gpus;
+      limits.hidden_devices = limits_of(narrowed).hidden_devices;
+    }
+    TRY(cgroups_.create(group, limits));
+    TRY(take_in(group, order.caller, order.caller_uid));
+  }
+  return node::step_environment({.job = order.job,
+                                 .spec = order.spec,
+                                 .cluster = options_.cluster,
+                                 .mark = order.mark,
+                                 .standin = options_.standin,
+                                 .commands = options_.commands,
+                                 .socket = options_.socket,
+                                 .extra = enforced.environment,
+                                 .preload = enforced.preload},
+                                {.step = order.step,
+                                 .ntasks = order.step_spec.ntasks,
+                                 .cpus_per_task = order.step_spec.cpus_per_task,
+                                 .gpus = order.gpus});
+}
+
+void StepdExecutor::signal_allocation(const Job& job, int number) {
+  post(job.run(), Uid(job.info.uid), [all = processes(job), number] { all.signal(number); });
+}
+
+void StepdExecutor::signal_step(const Job& job, std::int64_t step, int number) {
+  post(job.run(), Uid(job.info.uid), [all = processes(job, step), number] {
+    if (number == SIGKILL) {
+      (void)all.kill(false, seconds(5));
+    } else {
+      all.signal(number);
+    }
+  });
+}
+
+void StepdExecutor::freeze_allocation(const Job& job, bool frozen) {
+  enforcer_.suspend(job.id(), frozen);
+  post(job.run(), Uid(job.info.uid), [this, run = job.run(), all = processes(job), frozen] {
+    if (cgroups_.available()) {
+      (void)cgroups_.freeze({run}, frozen);
+    } else {
+      all.signal(frozen ? SIGSTOP : SIGCONT);
+    }
+  });
+}
+
+void StepdExecutor::end_allocation(const Job& job, Millis patience) {
+  if (!ending_.insert(job.run()).second) return;
+  post(job.run(), Uid(job.info.uid), [all = processes(job)] {
+    all.signal(SIGCONT);
+    all.signal(SIGTERM);
+  });
+  await_end(job.run(), Uid(job.info.uid), job.mark, SystemClock().mono() + patience);
+}
+
+// The client itself is not asked to end, but has the same time for it.
+void StepdExecutor::await_end(const node::Run& run, Uid user, const std::string& mark,
+                              MonoTime until) {
+  post(run, user, [this, run, user, mark, until] {
+    const node::JobProcesses all(cgroups_, {run}, mark);
+    if (SystemClock().mono() < until && !all.gone()) {
+      return on_loop([this, run, user, mark, until] {
+        later(kLookAgain, [this, run, user, mark, until] { await_end(run, user, mark, until); });
+      });
+    }
+    node::ExitRecord record;
+    record.job_id = run.job.value();
+    record.attempt = run.attempt;
+    if (cgroups_.available()) {
+      if (const auto usage = cgroups_.usage({run})) {
+        record.user_cpu_ms = usage->user_cpu.value_or(Millis(0)).value();
+        record.system_cpu_ms = usage->system_cpu.value_or(Millis(0)).value();
+        record.max_rss = usage->memory_peak.value_or(Bytes(0)).value();
+        record.oom_kills = usage->oom_kills;
+      }
+    }
+    add_measured(record);
+    on_loop([this, run, user, mark, record] {
+      bury(run, user, mark, [this, run, record] {
+        ending_.erase(run);
+        deliver([&](ExecutorEvents& events) { events.on_ended(record); });
+      });
+    });
+  });
+}
+
+}  // namespace aliquot::engine

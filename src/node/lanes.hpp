@@ -1,0 +1,67 @@
+// Threads for calls that may block, in lanes: what is posted to one lane is done in order, and no
+// lane waits for another. A lane belongs to a user, and one user keeps only so many threads busy:
+// whatever users do to make calls about their own jobs slow, the others' go on.
+//
+// Results go back to the loop by whatever the task itself posts.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "base/ids.hpp"
+
+namespace aliquot::node {
+
+class Lanes {
+ public:
+  struct Sizes {
+    std::size_t threads = 128;
+    std::size_t per_user = 8;
+  };
+  explicit Lanes(std::string name) : Lanes(std::move(name), Sizes{}) {}
+  Lanes(std::string name, Sizes sizes);  // name: at most 15 characters, as the kernel has it
+  Lanes(const Lanes&) = delete;
+  Lanes& operator=(const Lanes&) = delete;
+  // Waits for what is being done; what is not begun is dropped.
+  ~Lanes();
+
+  void post(Uid user, std::int64_t lane, std::function<void()> task);
+
+ private:
+  struct Lane {
+    Uid user;
+    std::deque<std::function<void()>> tasks;
+  };
+  struct User {
+    std::deque<std::int64_t> waiting;  // lanes with something to do that nobody does
+    std::size_t busy = 0;
+  };
+
+  void run();
+  // All under the mutex. How many lanes could be taken now:
+  [[nodiscard]] std::size_t ready() const;
+  // One that may go, of another user than the last one where there is any.
+  std::map<std::int64_t, Lane>::iterator take();
+  void grow();
+
+  const std::string name_;
+  const Sizes sizes_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::condition_variable gone_;
+  std::map<std::int64_t, Lane> lanes_;  // that have something to do
+  std::map<Uid, User> users_;           // whose they are
+  Uid last_;
+  std::size_t threads_ = 0;
+  std::size_t idle_ = 0;
+  bool stop_ = false;
+};
+
+}  // namespace aliquot::node

@@ -1,0 +1,70 @@
+# A job ends when it is told to, whatever its user does against it, and nobody waits for another's.
+load helper
+
+over() { [[ -z $(squeue -h -j "$1" 2>/dev/null) ]]; }
+# What is dead and not yet waited for does not count.
+none_of() { ! ps -o stat=,args= -u "$1" | grep -v '^Z'; }
+
+@test "a pipe that nobody reads keeps no job" {
+  start_users
+  as games mkfifo err
+  as games bash -c 'exec 9<>err; exec sleep 1000' &
+  reader=$!
+  id=$(as games sbatch --parsable -o /dev/null -e err --wrap 'head -c 65530 /dev/zero >&2; touch full; sleep 1000')
+  eventually test -e "$work/games/full"
+  scancel "$id"
+  eventually has_state "$id" CANCELLED
+  kill "$reader"
+}
+
+@test "what forks all the time is killed whole" {
+  start_users
+  command -v perl >/dev/null || skip "needs perl"
+  id=$(as games sbatch --parsable -o /dev/null --wrap \
+    'trap "" TERM; perl -e '"'"'$SIG{TERM} = "IGNORE"; fork() for 1..3; while (1) { exit if fork(); select(undef, undef, undef, 0.002) }'"'"'; kill -STOP $$')
+  eventually has_state "$id" RUNNING
+  eventually pgrep -u games perl >/dev/null
+  scancel "$id"
+  # At once: the grace is not what is tested. With its supervisor gone the daemon does it.
+  pkill -KILL -f "aliquot-stepd $work/state/jobs/$id"
+  eventually over "$id"
+  none_of games
+}
+
+# Processes outside of the job that carry its mark.
+pretend() {
+  local mark=$1
+  while [[ -e $work/pretending ]]; do
+    as games env ALIQUOT_JOB="$mark" SLURM_STEP_ID=0 sleep 0.3 &
+    sleep 0.02
+  done
+}
+
+@test "nobody waits for another's job, and a late removal does not touch the next run" {
+  start_users
+  first=$(as games sbatch --parsable -o /dev/null --wrap 'echo $ALIQUOT_JOB >mark; srun sleep 1000; sleep 1000')
+  other=$(as news sbatch --parsable -o /dev/null --wrap 'sleep 1000')
+  eventually test -s "$work/games/mark"
+  eventually has_state "$other" RUNNING
+  has_step() { [[ -n $(squeue -h -s -j "$first" 2>/dev/null) || $(scontrol -o show step "$first.0" 2>/dev/null) ]]; }
+  touch "$work/pretending"
+  pretend "$(cat "$work/games/mark")" 3>&- &
+  pretender=$!
+  sleep 1
+  for i in {1..8}; do as games scancel -s KILL "$first.0" || true; done
+  begin=$SECONDS
+  scancel "$other"
+  while ! over "$other"; do sleep 0.1; done
+  # With one thread for all it would be some 40 s.
+  [ $((SECONDS - begin)) -lt 20 ]
+  as games scancel "$first"
+  eventually has_state "$first" CANCELLED
+  as games scontrol requeue "$first"
+  eventually has_state "$first" RUNNING
+  rm "$work/pretending"
+  wait "$pretender" || true
+  eventually test -p "$work/state/jobs/$first.1/control"
+  [ ! -e "$work/state/jobs/$first" ]
+  scancel "$first"
+  eventually has_state "$first" CANCELLED
+}
