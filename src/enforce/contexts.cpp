@@ -74,8 +74,8 @@ CUresult make(CUcontext* out, CUdevice device, ContextKind kind, std::uint64_t g
       gpu < 0 || contexts_on(gpu) != 0 ? 0 : room_for(gpu, cost > guess ? cost - guess : 0);
   // Where the job is nearly full, less room does.
   while (!settle_context(gpu, guess, cost + room)) {
-    if (room > kLeastRoom) {
-      room = room / 2 > kLeastRoom ? room / 2 : kLeastRoom;
+    if (const std::uint64_t least = least_room(gpu); room > least) {
+      room = room / 2 > least ? room / 2 : least;
       continue;
     }
     (void)destroy(*out);

@@ -12,7 +12,7 @@ namespace {
 // 150 to 320 MiB on an H200). A part of what the job has left keeps small shares usable, and those
 // of many processes.
 constexpr std::uint64_t kMostRoom = 256ULL << 20;
-constexpr std::uint64_t kPartOfRest = 24;
+constexpr std::uint64_t kPartOfRest = 16;
 constexpr std::uint64_t kLookEvery = 1'000'000'000;  // ns
 
 struct Overhead {
@@ -70,7 +70,7 @@ bool look(int gpu) {
     reserve_anyway(gpu, more - of_room, true);
     fits = false;
   }
-  (void)refill(gpu, kLeastRoom);
+  (void)refill(gpu, least_room(gpu));
   return fits;
 }
 
@@ -92,13 +92,22 @@ void reset_overhead() {
   forget_functions();
 }
 
+std::uint64_t least_room(int gpu) {
+  constexpr std::uint64_t kLeast = 16ULL << 20;
+  constexpr std::uint64_t kMost = 64ULL << 20;
+  constexpr std::uint64_t kPartOfLimit = 128;
+  const std::uint64_t part = limit_of(gpu) / kPartOfLimit / kGranularity * kGranularity;
+  return part < kLeast ? kLeast : part < kMost ? part : kMost;
+}
+
 std::uint64_t room_for(int gpu, std::uint64_t more) {
   const std::uint64_t limit = limit_of(gpu);
   if (limit == 0) return 0;
   const std::uint64_t used = job_bytes(gpu) + more;
   const std::uint64_t part = (limit > used ? limit - used : 0) / kPartOfRest;
   const std::uint64_t room = part < kMostRoom ? part : kMostRoom;
-  return room > kLeastRoom ? room / kGranularity * kGranularity : kLeastRoom;
+  const std::uint64_t least = least_room(gpu);
+  return room > least ? room / kGranularity * kGranularity : least;
 }
 
 void room_kept(int gpu, std::uint64_t room) {
@@ -145,7 +154,7 @@ void overhead_gone(int gpu) {
   const std::uint64_t gone = less < own.taken ? less : own.taken;
   own.taken -= gone;
   release(gpu, gone, true);
-  (void)refill(gpu, kLeastRoom);
+  (void)refill(gpu, least_room(gpu));
 }
 
 bool have_room(int gpu, std::uint64_t bytes) {
@@ -154,7 +163,7 @@ bool have_room(int gpu, std::uint64_t bytes) {
   for (const bool last : {false, true}) {
     {
       const Hold hold(lock);
-      if (refill(gpu, bytes)) return true;
+      if (refill(gpu, least_room(gpu) + bytes)) return true;
     }
     if (!last) make_room(gpu);
   }
@@ -163,7 +172,7 @@ bool have_room(int gpu, std::uint64_t bytes) {
 }
 
 bool promise_room(int gpu, std::uint64_t bytes) {
-  if (!have_room(gpu, kLeastRoom + bytes)) return false;
+  if (!have_room(gpu, bytes)) return false;
   const Hold hold(lock);
   overheads[gpu].promised += bytes;
   return true;
@@ -201,7 +210,7 @@ bool first_use_begins(CUfunction f) {
   if (!have_room(gpu)) return false;
   if (real::cuCtxGetDevice(&device) != kSuccess) return true;
   const std::uint64_t local = local_bytes(f, device);
-  if (!have_room(gpu, kLeastRoom + local_growth(gpu, device, local))) return false;
+  if (!have_room(gpu, local_growth(gpu, device, local))) return false;
   local_grown(gpu, local);
   return true;
 }

@@ -11,8 +11,8 @@
 
 namespace aliquot::enforce {
 
-// Enough for one function or a small module; kept however small the limit is.
-inline constexpr std::uint64_t kLeastRoom = 16ULL << 20;
+// Enough for one step of the driver's: a function, a module, a few streams. Below it, no new code.
+std::uint64_t least_room(int gpu);
 
 // How much room to keep beside a context that cost so much more than was reserved for it.
 std::uint64_t room_for(int gpu, std::uint64_t more);
@@ -31,8 +31,8 @@ void look_for_overhead(int gpu);
 // Some of what was seen is gone again.
 void overhead_gone(int gpu);
 
-// Makes sure that the driver can take so much by itself; counts the refusal.
-bool have_room(int gpu, std::uint64_t bytes = kLeastRoom);
+// Makes sure that the driver can take so much, and one step more, by itself; counts the refusal.
+bool have_room(int gpu, std::uint64_t bytes = 0);
 // The same for what it will take later, all at once: kept for that beside the rest.
 bool promise_room(int gpu, std::uint64_t bytes);
 

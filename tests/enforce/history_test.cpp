@@ -1,6 +1,6 @@
-// Random histories: processes of a job allocate and free in every way, fork, exec, and are killed
-// at any instant. At every quiet point the library's books are those of the stand-in driver, and at
-// no time is the limit passed.
+// Random histories: processes of a job allocate and free in every way, load code, fork, exec, and
+// are killed at any instant. At every quiet point the library's books are those of the stand-in
+// driver, and at no time is the limit passed.
 #include <gtest/gtest.h>
 
 #include <signal.h>
@@ -75,7 +75,7 @@ class History {
     }
     const std::size_t which = pick(victims_.size());
     auto& [victim, pieces] = victims_[which];
-    const std::uint64_t what = pick(20);
+    const std::uint64_t what = pick(23);
     if (what < 9) {
       const std::string line = allocation();
       const int r = victim->tell(line);
@@ -99,6 +99,14 @@ class History {
       EXPECT_TRUE(r == 0 || r == 2) << r;
       pieces = 0;
       if (r != 0) victims_.erase(victims_.begin() + static_cast<std::ptrdiff_t>(which));
+    } else if (what < 21) {
+      const int r =
+          victim->tell("code late_" + std::to_string(pick(24)) + "_" + std::to_string(pick(9)));
+      EXPECT_TRUE(r == 0 || r == 2) << victim->text();
+    } else if (what < 22) {
+      const int r = victim->tell("loop-graph " + std::to_string(pick(20) + 1) + " " +
+                                 std::to_string(pick(400 * kMiB) + 1));
+      EXPECT_TRUE(r == 0 || r == 2) << victim->text();
     } else {
       // In the middle of whatever it is doing.
       victim->send(allocation());

@@ -157,6 +157,20 @@ TEST(Stock, a_graph_needs_what_is_live_at_once) {
   EXPECT_EQ(job.use().refusals, 1U);
 }
 
+TEST(Stock, of_a_pool_belongs_to_the_gpu_of_the_stream) {
+  Machine machine("h200:2");
+  Job job(machine, {{0, 4 * kGiB}, {1, 4 * kGiB}});
+  Victim victim(&job);
+  ASSERT_EQ(victim.begin(0), 0);
+  ASSERT_EQ(victim.tell("launch-on 1 100"), 0);  // a stream of the first GPU
+  ASSERT_EQ(victim.tell("ctx 1"), 0);
+  ASSERT_EQ(victim.tell("async-on 1 " + mib(1024)), 0);
+  EXPECT_EQ(job.charged(0), kContext + kGiB);
+  EXPECT_EQ(job.charged(1), kContext);
+  EXPECT_EQ(machine.used(0), job.charged(0));
+  EXPECT_EQ(machine.used(1), job.charged(1));
+}
+
 // 3 GiB are freed on one stream behind a long kernel, and 3 GiB wanted on another, in 4 GiB: the
 // driver would take 6.
 TEST(Stock, frees_under_way_are_waited_for) {
