@@ -108,6 +108,8 @@ def measure(wanted, engine_of, lab, work, users, row, facts, launch_cost):
     for setting, (domain, count) in settings.items():
         # What is only reported, once.
         here = {n: loads for n, loads in rows.items() if setting == list(settings)[0] or not n.startswith(REPORTED)}
+        if not here:
+            continue
         jobs = [j for j in JOBS if any(j in loads for loads in here.values())]
         engine = engine_of(domain)
 
