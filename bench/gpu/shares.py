@@ -89,8 +89,10 @@ def judge(row, loads, got):
     if any(load[0] == "bursts" for load in loads.values()):
         # Half of the time it wants nothing: the other has that.
         return words, got["80"] >= 0.47 and got["20"] >= 0.42 and total >= 0.92
-    fine = all(abs(100 * got[j] / max(total, 1e-9) - share_of(j)) <= 3 for j in loads)
-    return words, fine and total >= 0.92
+    # Beside copies matmuls run at higher clocks than alone, and all together make more than 100: that is nobody's loss.
+    over = 3 if len({load[0] for load in loads.values()}) == 1 else 3 + 100 * max(total - 1, 0)
+    points = [100 * got[j] / max(min(total, 1), 1e-9) - share_of(j) for j in loads]
+    return words, all(-3 <= p <= over for p in points) and total >= 0.92
 
 
 def measure(wanted, engine_of, lab, work, users, row, facts, launch_cost):

@@ -8,6 +8,7 @@ namespace {
 constexpr double kLongestLaunch = 10e9;
 // Whose counters stand still for so long has something else to do.
 constexpr double kSilent = 1e9;
+constexpr std::int64_t kFresh = 10'000'000;
 // A launch that was on its way through when the gate closed says so later.
 constexpr std::int64_t kLate = 5'000'000;
 // The library looks at every fourth launch: so many more are over than it says, on average.
@@ -16,7 +17,7 @@ constexpr double kUnseen = 1.5;
 }  // namespace
 
 bool FlightWatch::look(std::int64_t now, const Counters& counters, bool paused) {
-  const auto [launched, completed, in_wait] = counters;
+  const auto [launched, completed, in_wait, looked_ns] = counters;
   const bool was_flying = launched_ > completed_;
   // The first news after a pause may be old: the time it took says nothing.
   if (paused_ && !paused) completed_ns_ = 0;
@@ -39,6 +40,8 @@ bool FlightWatch::look(std::int64_t now, const Counters& counters, bool paused) 
   // However long it takes: a queue of seconds, a kernel of minutes.
   if (in_wait) return true;
   if (launched <= completed) return false;
+  // It has just looked itself.
+  if (looked_ns != 0 && now - looked_ns < kFresh) return true;
   const bool guess = paused && !news_while_paused_;
   const double flying = std::max(static_cast<double>(launched - completed) - kUnseen, 1.0);
   return static_cast<double>(now - moved_ns_) <= std::max(each_ns_ * flying, guess ? 0 : kSilent);

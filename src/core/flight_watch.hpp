@@ -13,8 +13,8 @@ class FlightWatch {
   struct Counters {
     std::uint64_t launched = 0;
     std::uint64_t completed = 0;
-    bool in_wait =
-        false;  // a thread of it waits for the GPU, in the driver: something is under way
+    bool in_wait = false;        // a thread of it waits in the driver: something is under way
+    std::int64_t looked_ns = 0;  // when it last looked what is over; 0: it does not say
   };
   bool look(std::int64_t now_ns, const Counters& counters, bool paused);
 

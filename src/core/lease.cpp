@@ -11,8 +11,12 @@ namespace {
 constexpr double kRecentNs = 8e6;
 constexpr double kContendsNs = 6e6;
 constexpr double kIdlesNs = 3e6;
-// Who leaves the GPU idle more than half of the time is short of something else.
+// Who leaves the GPU idle more than half of the time is short of something else, and is taken to be
+// for a while.
 constexpr double kBusy = 0.6;
+constexpr double kRememberNs = 10e9;
+// So many at most are made to take turns only to find out how long their launches are.
+constexpr int kFew = 4;
 // A job whose gate was just opened needs a moment to wake up.
 constexpr int kGrace = 3;
 // While no turns are taken, what somebody is ahead is forgotten within about a second.
@@ -103,12 +107,33 @@ void LeaseArbiter::look(double elapsed_ns, const std::vector<Seen>& seen) {
       member.active_ns = std::min(member.active_ns + 2 * elapsed_ns, kRecentNs);
     if (!closed && member.grace > 0) --member.grace;
   }
-  for (auto& [index, gpu] : gpus_) {
-    for (auto& [id, member] : gpu.members) {
-      member.contender =
-          member.busy >= kBusy && member.active_ns >= (member.contender ? kIdlesNs : kContendsNs);
-    }
+  for (auto& [index, gpu] : gpus_) judge(gpu, elapsed_ns);
+}
+
+// Who contends. Those who leave the GPU idle by themselves get along with each other; beside one
+// who fills it they need their turns as he does.
+void LeaseArbiter::judge(Gpu& gpu, double elapsed_ns) {
+  int flying = 0;
+  bool filled = false;
+  for (const auto& [id, member] : gpu.members) flying += member.flying > 0 ? 1 : 0;
+  for (auto& [id, member] : gpu.members) {
+    // With the GPU to itself it says what it is: in a crowd everybody seems busy.
+    const bool alone = gpu.turns && id == gpu.holder && member.flying > 0 && flying == 1;
+    member.light_ns =
+        alone && member.busy < kBusy ? kRememberNs : std::max(member.light_ns - elapsed_ns, 0.0);
+    member.contender = member.active_ns >= (member.contender ? kIdlesNs : kContendsNs);
+    filled |= member.contender && !is_light(member);
   }
+  for (auto& [id, member] : gpu.members) member.contender &= filled;
+}
+
+bool LeaseArbiter::is_light(const Member& member) {
+  return member.light_ns > 0 || member.busy < kBusy;
+}
+
+// In slices. Whose turn it is has the GPU, whatever it does with it.
+double LeaseArbiter::work_of(const Gpu& gpu, const Member& member) {
+  return member.flying * (gpu.turns && member.contender ? 1 : member.busy);
 }
 
 // Equal slices for servers and for processes without one, as far as they have work.
@@ -122,7 +147,7 @@ void LeaseArbiter::charge(Gpu& gpu, double elapsed_ns) {
   std::map<std::uint64_t, Server> servers;
   double slices = 0;
   for (const auto& [id, member] : gpu.members) {
-    const double work = member.flying * member.busy;
+    const double work = work_of(gpu, member);
     if (member.server == 0) {
       slices += work;
     } else {
@@ -137,7 +162,7 @@ void LeaseArbiter::charge(Gpu& gpu, double elapsed_ns) {
   for (const auto& [number, server] : servers) slices += std::min(server.work, 1.0);
   const double slice = elapsed_ns / std::max(slices, 1.0);
   for (auto& [id, member] : gpu.members) {
-    double work = member.flying * member.busy;
+    double work = work_of(gpu, member);
     // Where the server has more than it can do at once.
     const Server& server = servers[member.server];
     if (member.server != 0 && server.work > 1) {
@@ -177,7 +202,8 @@ void LeaseArbiter::settle(Gpu& gpu, double elapsed_ns) const {
   }
 }
 
-// Whether somebody gets too little without turns, or nobody had to wait for them in a long time.
+// Whether somebody gets too little without turns, or nobody had to wait for them in a long time. Of
+// a few in one server it is not known before their launches have been seen alone.
 void LeaseArbiter::notice(Gpu& gpu, std::int64_t elapsed_ns) const {
   if (gpu.turns) {
     const bool helped = std::ranges::any_of(
@@ -186,6 +212,19 @@ void LeaseArbiter::notice(Gpu& gpu, std::int64_t elapsed_ns) const {
     gpu.turns = gpu.unhelped_ns < options_.useless_ns;
     return;
   }
+  struct Server {
+    int contenders = 0;
+    bool unknown = false;
+  };
+  std::map<std::uint64_t, Server> servers;
+  for (const auto& [id, member] : gpu.members) {
+    if (!member.contender || member.server == 0) continue;
+    ++servers[member.server].contenders;
+    servers[member.server].unknown |= member.launch_ns == 0;
+  }
+  for (const auto& [number, server] : servers)
+    gpu.turns |= server.unknown && server.contenders > 1 && server.contenders <= kFew;
+  if (gpu.turns) gpu.unhelped_ns = 0;
   for (const auto& [id, behind] : gpu.members) {
     if (!behind.contender) continue;
     for (const auto& [other, ahead] : gpu.members) {
@@ -211,13 +250,13 @@ void LeaseArbiter::choose(Gpu& gpu) const {
   const bool stays = holder != gpu.members.end() && holder->second.contender &&
                      (holder->second.virtual_ns - level) * holder->second.share <= turn;
   if (!stays) gpu.holder = slowest->first;
+  // Those who do not fill the GPU have their turns together.
+  const bool together = is_light(gpu.members[gpu.holder]);
   for (auto& [id, member] : gpu.members) {
-    if (member.contender) {
-      member.passed_over = id != gpu.holder;
-    } else {
-      const double ahead = (member.virtual_ns - level) * member.share;
-      member.passed_over = ahead > (member.passed_over ? 0 : turn);
-    }
+    const double ahead = (member.virtual_ns - level) * member.share;
+    const bool too_far = ahead > (member.passed_over ? 0 : turn);
+    const bool free = !member.contender || (together && is_light(member));
+    member.passed_over = id != gpu.holder && (!free || too_far);
   }
 }
 

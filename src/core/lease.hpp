@@ -74,7 +74,8 @@ class LeaseArbiter {
     bool waiting = false;
     double busy = 1;
     double launch_ns = 0;
-    int grace = 0;  // steps for which it may still be on its way through the gate
+    int grace = 0;        // steps for which it may still be on its way through the gate
+    double light_ns = 0;  // for so long it is no contender
     bool known = false;
     bool contender = false;
     bool passed_over = false;  // it is somebody else's turn here
@@ -90,6 +91,9 @@ class LeaseArbiter {
   };
 
   void look(double elapsed_ns, const std::vector<Seen>& seen);
+  static void judge(Gpu& gpu, double elapsed_ns);
+  [[nodiscard]] static bool is_light(const Member& member);
+  [[nodiscard]] static double work_of(const Gpu& gpu, const Member& member);
   static void charge(Gpu& gpu, double elapsed_ns);
   void settle(Gpu& gpu, double elapsed_ns) const;
   void notice(Gpu& gpu, std::int64_t elapsed_ns) const;

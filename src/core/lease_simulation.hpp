@@ -37,6 +37,7 @@ class SimulatedNode {
     double launch_debt = 0;
     bool syncing = false;
     bool waiting = false;
+    bool looked = false;  // at the gate it looks all the time
     double asked_ns = 0;  // launched so far, in GPU time
     std::uint64_t completed = 0;
     double looked_ns = 0;
@@ -121,7 +122,7 @@ class SimulatedNode {
       return static_cast<std::uint64_t>(
           (process.asked_ns - in_flight(process)) / program.kernel_ns + 1e-3);
     };
-    process.waiting = false;
+    process.waiting = process.looked = false;
     if (process.syncing) {
       if (in_flight(process) > 0) return;
       process.syncing = false;
@@ -136,6 +137,7 @@ class SimulatedNode {
     process.waiting = closed;
     if (closed) {
       if (looks_at_the_gate) process.completed = over();
+      process.looked = looks_at_the_gate;
       job.blocked_ns += kTick;
       return;
     }
@@ -218,7 +220,7 @@ class SimulatedNode {
         for (Process& process : job.processes) {
           const FlightWatch::Counters counters{
               static_cast<std::uint64_t>(process.asked_ns / job.program.kernel_ns + 0.5),
-              process.completed, process.syncing};
+              process.completed, process.syncing, process.looked ? now : 0};
           one.flying += process.flights[i].look(now, counters, arbiter.paused(job.id)) ? 1 : 0;
           one.waiting |= process.waiting;
           one.busy = std::max(one.busy, process.busy);

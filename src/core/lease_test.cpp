@@ -224,6 +224,17 @@ TEST(Lease, WhoLeavesTheGpuIdleHoldsNobodyUp) {
   EXPECT_GT(got[1], 0.3);
 }
 
+// Beside one who fills it they need their turns, and have them together.
+TEST(Lease, SmallJobsBesideALargeOneGetTheirShares) {
+  SimulatedNode node;
+  for (int i = 0; i < 6; ++i)
+    node.add(0.1, {.kernel_ns = 10 * kUs, .launch_ns = 60 * kUs}, 1);  // a sixth of the GPU each
+  node.add(0.4, {}, 1);
+  const auto got = parts(node);
+  EXPECT_NEAR(got.back(), 0.4, 0.05);
+  for (int i = 0; i < 6; ++i) EXPECT_GT(got[static_cast<std::size_t>(i)], 0.03);
+}
+
 TEST(Lease, AloneNobodyIsPaused) {
   SimulatedNode node;
   node.add(0.05, {.kernel_ns = 1 * kMs});

@@ -116,8 +116,8 @@ struct aliquot_use {
                               that only a descriptor holds) */
   uint64_t exported;       /* of `charged`: what a descriptor would keep on the GPU if the process
                               ended now */
-  uint64_t room; /* of `context`: not taken yet, kept for what the driver takes by itself */
-  uint64_t reserved[1];
+  uint64_t room;      /* of `context`: not taken yet, kept for what the driver takes by itself */
+  uint64_t looked_ns; /* CLOCK_MONOTONIC: `completed` is as it was then */
 };
 
 struct aliquot_slot {

@@ -49,7 +49,8 @@ Count in_flight(const Flight& flight) {
   return all;
 }
 
-void publish(int gpu, const Flight& flight) {
+// `looked`: the events have been asked just now.
+void publish(int gpu, const Flight& flight, bool looked = false) {
   aliquot_use* use = own_use(gpu);
   if (use == nullptr) return;
   std::uint64_t launched = 0;
@@ -60,6 +61,7 @@ void publish(int gpu, const Flight& flight) {
   }
   __atomic_store_n(&use->launched, launched, __ATOMIC_RELAXED);
   __atomic_store_n(&use->completed, completed, __ATOMIC_RELAXED);
+  if (looked) __atomic_store_n(&use->looked_ns, now_ns(), __ATOMIC_RELAXED);
 }
 
 void all_done(Lane* lane) {
@@ -161,7 +163,7 @@ bool flight_begin(int gpu, CUstream stream, std::uint64_t launches, std::uint64_
   if (!fits()) {
     for (Lane& lane : flight.lanes) look(&lane);
     if (!fits()) {
-      publish(gpu, flight);
+      publish(gpu, flight, true);
       return false;
     }
   }
@@ -201,7 +203,7 @@ bool flight_look(int gpu) {
     look(&lane);
     any |= busy(lane);
   }
-  publish(gpu, flight);
+  publish(gpu, flight, true);
   return any;
 }
 

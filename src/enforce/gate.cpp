@@ -152,7 +152,9 @@ void take_off(const Passage& passage, const aliquot_board& board, std::uint64_t 
   // What the job has in flight it has with all its processes.
   limit.most_ns /= processes_of(gpu, passage.contended);
   if (flight_begin(gpu, passage.stream, launches, cost_ns, limit)) return;
-  const std::uint64_t deadline = now_ns() + kPatienceNs;
+  // Some launches are long by themselves, and longer beside others.
+  const std::uint64_t patience = cost_ns * 4 > kPatienceNs ? cost_ns * 4 : kPatienceNs;
+  const std::uint64_t deadline = now_ns() + patience;
   do {
     (void)nanosleep(&kPoll, nullptr);
     if (flight_begin(gpu, passage.stream, launches, cost_ns, limit)) return;

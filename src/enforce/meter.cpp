@@ -7,9 +7,11 @@ namespace {
 
 constexpr std::uint64_t kEvery = 10'000'000;  // ns
 constexpr std::uint64_t kEveryInTurns = 2'000'000;
-constexpr unsigned kEnough = 64;  // samples: they tell how long launches are
+constexpr unsigned kEnough = 64;  // samples: they tell how long launches are,
+constexpr unsigned kAlone = 16;   // and so many where nobody else is on the GPU
 constexpr std::uint64_t kUnusual = 4;
 constexpr std::uint64_t kShort = 10'000;
+constexpr unsigned kTimeAfterTime = 4;
 // A pause of the program, not one between two launches.
 constexpr double kLongestGap = 2e6;
 
@@ -18,12 +20,16 @@ enum class Sample { none, starting, running };
 struct Meter {
   Sample sample = Sample::none;
   CUevent from = nullptr, to = nullptr, next = nullptr;
-  bool followed = false;  // next is recorded
+  bool followed = false;       // next is recorded
+  std::uint64_t ended_at = 0;  // CLOCK_MONOTONIC, when the program got its launch back
+  std::uint64_t idle_ns = 0;   // at most: what it then took to come with the next
   CUcontext context = nullptr;
   CUstream stream = nullptr;
   std::uint64_t mean_ns = 0;   // as it goes on
   std::uint64_t alone_ns = 0;  // as it is where nobody else is on the GPU
   unsigned samples = 0;
+  unsigned alone_samples = 0;
+  unsigned longer = 0;             // samples in a row that were unusually long
   bool shared = false;             // somebody else is, while the sample is taken
   std::uint64_t recent_ns = 0;     // of GPU time, that of long ago for less
   std::uint64_t uncounted = 0;     // launches whose time is not added yet
@@ -34,6 +40,7 @@ struct Meter {
 struct GpuMeter {
   std::uint64_t sampled_at = 0;
   std::uint64_t added_at = 0;      // CLOCK_MONOTONIC
+  std::uint64_t waited_at = 0;     // CLOCK_MONOTONIC, when the program came out of a wait
   double busy_ns = 0, all_ns = 0;  // of the last samples, those of long ago for less
   Meter kinds[launch_kinds];
 };
@@ -88,8 +95,16 @@ void learn_alone(Meter* meter, std::uint64_t ns) {
   const std::uint64_t alone = meter->alone_ns;
   if (meter->shared && meter->samples > kEnough) return;
   ++meter->samples;
+  if (!meter->shared) ++meter->alone_samples;
   const std::uint64_t most = alone * 2 + kShort;
-  if (alone != 0) ns = ns > most ? most : ns < alone / 2 ? alone / 2 : ns;
+  const bool longer = ns > most;
+  meter->longer = longer ? meter->longer + 1 : 0;
+  // Time after time: it has something else to do now.
+  if (meter->longer >= kTimeAfterTime) {
+    __atomic_store_n(&meter->alone_ns, ns, __ATOMIC_RELAXED);
+    return;
+  }
+  if (alone != 0) ns = longer ? most : ns < alone / 2 ? alone / 2 : ns;
   __atomic_store_n(&meter->alone_ns, alone == 0 ? ns + 1 : (alone * 7 + ns) / 8 + 1,
                    __ATOMIC_RELAXED);
 }
@@ -102,9 +117,9 @@ void publish_length(int gpu) {
     kinds[kind].recent_ns -= kinds[kind].recent_ns / 8;
     if (kinds[kind].recent_ns > kinds[most].recent_ns) most = kind;
   }
+  const bool known = most != launch_graph && kinds[most].alone_samples >= kAlone;
   if (aliquot_use* use = own_use(gpu))
-    __atomic_store_n(&use->launch_ns, most == launch_graph ? 0 : kinds[most].alone_ns,
-                     __ATOMIC_RELAXED);
+    __atomic_store_n(&use->launch_ns, known ? kinds[most].alone_ns : 0, __ATOMIC_RELAXED);
 }
 
 void harvest_sample(int gpu, Meter* meter) {
@@ -117,8 +132,13 @@ void harvest_sample(int gpu, Meter* meter) {
     auto ns = static_cast<std::uint64_t>(static_cast<double>(ms) * 1e6);
     float gap = 0;
     if (meter->followed && ns > 0 &&
-        real::cuEventElapsedTime(&gap, meter->to, meter->next) == kSuccess && gap >= 0)
-      learn_busy(gpu, static_cast<double>(ns), static_cast<double>(gap) * 1e6);
+        real::cuEventElapsedTime(&gap, meter->to, meter->next) == kSuccess && gap >= 0) {
+      // Of what lies between two launches only that is the program's own idleness in which it had
+      // nothing launched: the rest is somebody else's slice.
+      const auto idle = static_cast<double>(meter->idle_ns);
+      const double between = static_cast<double>(gap) * 1e6;
+      learn_busy(gpu, static_cast<double>(ns), between < idle ? between : idle);
+    }
     // One that was interrupted for a neighbour's turn lasted a thousand times as long: that is
     // not ours.
     const std::uint64_t most = meter->mean_ns * kUnusual + kShort;
@@ -208,8 +228,12 @@ bool meter_begin(int gpu, unsigned kind, CUstream stream, std::uint64_t now,
   if (real::cuCtxGetCurrent(&context) != kSuccess || context == nullptr) return false;
   for (Meter& meter : meters[gpu].kinds) {
     if (meter.sample == Sample::running && !meter.followed && meter.stream == stream &&
-        meter.context == context)
+        meter.context == context) {
+      const std::uint64_t waited = meters[gpu].waited_at;
+      const std::uint64_t back = waited > meter.ended_at ? waited : meter.ended_at;
+      meter.idle_ns = now > back ? now - back : 0;
       meter.followed = real::cuEventRecord(meter.next, stream) == kSuccess;
+    }
   }
   if (!meter_due(gpu, now, contended == ALIQUOT_CONTENDED_TURNS)) return false;
   harvest_locked(gpu, now);
@@ -231,6 +255,7 @@ void meter_end(int gpu, unsigned kind, CUstream stream, bool launched) {
   const Hold hold(lock);
   Meter& meter = meters[gpu].kinds[kind];
   if (meter.sample != Sample::starting) return;
+  meter.ended_at = now_ns();
   if (launched && meter.to != nullptr && real::cuEventRecord(meter.to, stream) == kSuccess)
     meter.sample = Sample::running;
   else
@@ -247,6 +272,7 @@ bool meter_pending() {
 
 void meter_harvest(int gpu, std::uint64_t now, bool all_over) {
   const Hold hold(lock);
+  meters[gpu].waited_at = now;
   harvest_locked(gpu, now);
   if (!all_over) return;
   for (Meter& meter : meters[gpu].kinds) meter.queued_ns = 0;

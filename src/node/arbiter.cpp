@@ -186,7 +186,7 @@ std::size_t Arbiter::look_at(Board& board, std::int64_t now,
     core::LeaseArbiter::Seen one{member.job, board.number, 0, false, 0, 0};
     for (const FlightUsage& flight : use.flights) {
       const bool flying = member.flights[flight.process].look(
-          now, {flight.launched, flight.completed, flight.in_wait}, paused);
+          now, {flight.launched, flight.completed, flight.in_wait, flight.looked_ns}, paused);
       one.flying += flying ? 1 : 0;
       one.waiting |= flight.waiting;
       one.busy = std::max(one.busy, flight.busy);

@@ -230,13 +230,15 @@ std::vector<GpuUsage> GrantFolder::usage() {
       if (dead_.contains({s, slots[s].generation})) continue;
       sum.memory += Bytes(count(use.charged));
       if (use.last_launch_ns != 0) {
-        sum.flights.push_back({{s, slots[s].generation},
-                               use.launched,
-                               std::min(use.completed, use.launched),
-                               use.waiting != 0,
-                               use.in_wait != 0,
-                               use.busy == 0 ? 1 : std::min(use.busy, 1'000U) / 1'000.0,
-                               static_cast<double>(use.launch_ns)});
+        sum.flights.push_back(
+            {{s, slots[s].generation},
+             use.launched,
+             std::min(use.completed, use.launched),
+             use.waiting != 0,
+             use.in_wait != 0,
+             static_cast<std::int64_t>(std::min<std::uint64_t>(use.looked_ns, INT64_MAX)),
+             use.busy == 0 ? 1 : std::min(use.busy, 1'000U) / 1'000.0,
+             static_cast<double>(use.launch_ns)});
       }
       sum.last_launch_ns = std::max(
           sum.last_launch_ns,

@@ -49,10 +49,11 @@ struct FlightUsage {
   std::pair<std::uint32_t, std::uint32_t> process;  // slot and generation
   std::uint64_t launched = 0;
   std::uint64_t completed = 0;
-  bool waiting = false;  // at its gate
-  bool in_wait = false;  // for the GPU, in the driver
-  double busy = 1;       // part of the time in which the GPU has work between two launches
-  double launch_ns = 0;  // how long a launch takes by itself; 0: not known
+  bool waiting = false;        // at its gate
+  bool in_wait = false;        // for the GPU, in the driver
+  std::int64_t looked_ns = 0;  // CLOCK_MONOTONIC: when it last looked what is over
+  double busy = 1;             // part of the time in which the GPU has work between two launches
+  double launch_ns = 0;        // how long a launch takes by itself; 0: not known
 };
 
 struct GpuUsage {

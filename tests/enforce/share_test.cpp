@@ -40,8 +40,16 @@ class Shares : public testing::Test {
   }
   ~Shares() override {
     victims_.clear();
+    if (!pipes_.empty()) control("echo quit | ", "");
     arbiter_.reset();
     fs::remove_all(root_);
+  }
+
+  // The jobs to come are clients of one MPS server.
+  void use_server() {
+    pipes_ = root_ / "mps";
+    fs::create_directories(pipes_);
+    control("", " -d");
   }
 
   // A job with that many processes, each of which does what it is told for a long time.
@@ -57,11 +65,12 @@ class Shares : public testing::Test {
     }
     const auto folder = node::GrantFolder::create(root_, spec);
     ASSERT_TRUE(folder) << folder.error().message;
-    arbiter_->add(id, 0);
+    arbiter_->add(id, pipes_.empty() ? 0 : 1);
     jobs_.emplace_back();
     for (int i = 0; i < processes; ++i) {
-      victims_.push_back(std::make_unique<Victim>(
-          nullptr, "dlsym", Victim::Settings{{ALIQUOT_GRANT_VARIABLE, folder->path()}}));
+      Victim::Settings settings{{ALIQUOT_GRANT_VARIABLE, folder->path()}};
+      if (!pipes_.empty()) settings["CUDA_MPS_PIPE_DIRECTORY"] = pipes_;
+      victims_.push_back(std::make_unique<Victim>(nullptr, "dlsym", settings));
       // The driver counts the GPUs of the machine; the job works on the first of its own.
       ASSERT_EQ(victims_.back()->begin(static_cast<int>(gpus[0])), 0);
       jobs_.back().push_back(victims_.back().get());
@@ -100,6 +109,15 @@ class Shares : public testing::Test {
   }
 
  private:
+  void control(const std::string& before, const std::string& options) {
+    const std::string folder = "'" + pipes_.string() + "'";
+    const std::string command =
+        before + "LD_LIBRARY_PATH=" ALIQUOT_STANDIN_DIR " CUDA_MPS_PIPE_DIRECTORY=" + folder +
+        " CUDA_MPS_LOG_DIRECTORY=" + folder + " " ALIQUOT_STANDIN_DIR "/nvidia-cuda-mps-control" +
+        options;
+    EXPECT_EQ(std::system(command.c_str()), 0);
+  }
+
   std::string uuid(unsigned gpu) {
     std::string text = "GPU-";
     for (const unsigned char byte : machine_.state().gpu(gpu).uuid) {
@@ -136,6 +154,7 @@ class Shares : public testing::Test {
 
   Machine machine_{"h200:2"};
   fs::path root_;
+  fs::path pipes_;
   std::unique_ptr<node::Arbiter> arbiter_;
   std::vector<std::unique_ptr<Victim>> victims_;
   std::vector<std::vector<Victim*>> jobs_;
@@ -172,6 +191,14 @@ TEST_F(Shares, serve_bursts) {
   add(80, kernels(2, "250 250"));
   add(20, kernels(4));
   EXPECT_GT(parts()[0], 0.42);
+}
+
+// Side by side in one server the longer kernels would have nearly everything.
+TEST_F(Shares, hold_for_short_kernels_beside_long_ones) {
+  use_server();
+  add(50, kernels(4));
+  add(50, "work 600000 250000 200");  // half a millisecond each
+  EXPECT_NEAR(parts()[0], 0.5, 0.12);
 }
 
 // The neighbours are on one GPU each; the first job needs both of its own.
