@@ -6,7 +6,9 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -26,6 +28,11 @@ namespace {
 Result<void> check_client(node::Pid pid, Uid uid) {
   if (node::runs_as(pid, uid)) return {};
   return fail(Error::Code::permission_denied, "process {} is not the one that asked", pid);
+}
+
+// By the words, which come through stepd as well.
+bool is_want_of_room(const std::string& why) {
+  return why.ends_with(std::strerror(ENOSPC)) || why.ends_with(std::strerror(EDQUOT));
 }
 
 }  // namespace
@@ -171,8 +178,10 @@ void StepdExecutor::start(StartOrder order) {
       }
       watches_.erase(id);
       let_go(id, attempt);
+      const std::string& why = stepd.error().message;
       deliver([&](ExecutorEvents& events) {
-        events.on_never_started(id, attempt, stepd.error().message);
+        if (is_want_of_room(why)) return events.on_postponed(id, attempt, why);
+        events.on_never_started(id, attempt, why);
       });
     });
   });
