@@ -48,6 +48,8 @@ constexpr auto kErrors = std::to_array<KnownError>({
     {"ESLURM_BATCH_ONLY", 2039, "Only batch jobs are accepted or processed"},
     {"ESLURM_INVALID_ACCOUNT", 2045, "Invalid account or account/partition combination specified"},
     {"ESLURM_INVALID_LICENSES", 2048, "Invalid license specification"},
+    {"ESLURM_ACCOUNTING_POLICY", 2050,
+     "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"},
     {"ESLURM_INVALID_TIME_LIMIT", 2051,
      "Requested time limit is invalid (missing or exceeds some limit)"},
     {"ESLURM_INVALID_QOS", 2066, "Invalid qos specification"},

@@ -64,7 +64,8 @@ enum {
 /* ---- limits --------------------------------------------------------------------------------- */
 
 struct aliquot_limit {
-  uint8_t uuid[16]; /* the 16 bytes of cuDeviceGetUuid = the hexadecimal digits of NVML's "GPU-…" */
+  uint8_t
+      uuid[16]; /* the 16 bytes of cuDeviceGetUuid_v2 = the digits of NVML's "GPU-…" or "MIG-…" */
   uint64_t
       memory_bytes; /* of the job, all processes together; 0 = no limit. May be changed in place */
   uint64_t
@@ -72,7 +73,7 @@ struct aliquot_limit {
   uint32_t compute;    /* 1/10,000 of the GPU; for reports, the board is what counts */
   uint32_t lease;      /* 1 = obey the board below */
   uint32_t lease_slot; /* the job's index in the board's slots */
-  uint32_t reserved0;
+  uint32_t slice;      /* 1 = a slice of a GPU: NVML's "MIG-…" */
   char board[ALIQUOT_PATH_BYTES]; /* absolute path of the GPU's lease board, NUL-terminated */
   uint64_t reserved1[4];
 };
@@ -116,7 +117,7 @@ struct aliquot_use {
                               that only a descriptor holds) */
   uint64_t exported;       /* of `charged`: what a descriptor would keep on the GPU if the process
                               ended now */
-  uint64_t room; /* of `context`: not taken yet, kept for what the driver takes by itself */
+  uint64_t room;      /* of `context`: not taken yet, kept for what the driver takes by itself */
   uint64_t looked_ns; /* CLOCK_MONOTONIC: `completed` is as it was then */
 };
 

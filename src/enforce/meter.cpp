@@ -11,7 +11,6 @@ constexpr unsigned kEnough = 64;  // samples: they tell how long launches are,
 constexpr unsigned kAlone = 16;   // and so many where nobody else is on the GPU
 constexpr std::uint64_t kUnusual = 4;
 constexpr std::uint64_t kShort = 10'000;
-constexpr unsigned kTimeAfterTime = 4;
 // A pause of the program, not one between two launches.
 constexpr double kLongestGap = 2e6;
 
@@ -29,8 +28,7 @@ struct Meter {
   std::uint64_t alone_ns = 0;  // as it is where nobody else is on the GPU
   unsigned samples = 0;
   unsigned alone_samples = 0;
-  unsigned longer = 0;             // samples in a row that were unusually long
-  bool shared = false;             // somebody else is, while the sample is taken
+  std::uint32_t contended = 0;     // what the board said when the sample began
   std::uint64_t recent_ns = 0;     // of GPU time, that of long ago for less
   std::uint64_t uncounted = 0;     // launches whose time is not added yet
   std::uint64_t queued_ns = 0;     // estimated, and not over yet as far as we can tell
@@ -90,23 +88,22 @@ void learn_busy(int gpu, double launch_ns, double gap_ns) {
   if (aliquot_use* use = own_use(gpu)) __atomic_store_n(&use->busy, thousandths, __ATOMIC_RELAXED);
 }
 
-// Beside somebody else's a launch takes longer than by itself, and even between turns some do.
+// Beside somebody else's a launch takes longer than by itself, and even between turns some do: then
+// shorter ones are believed at once, and longer ones slowly.
 void learn_alone(Meter* meter, std::uint64_t ns) {
-  const std::uint64_t alone = meter->alone_ns;
-  if (meter->shared && meter->samples > kEnough) return;
+  const bool shared = meter->contended == ALIQUOT_CONTENDED_WATCHED;
+  if (shared && meter->samples > kEnough) return;
   ++meter->samples;
-  if (!meter->shared) ++meter->alone_samples;
-  const std::uint64_t most = alone * 2 + kShort;
-  const bool longer = ns > most;
-  meter->longer = longer ? meter->longer + 1 : 0;
-  // Time after time: it has something else to do now.
-  if (meter->longer >= kTimeAfterTime) {
-    __atomic_store_n(&meter->alone_ns, ns, __ATOMIC_RELAXED);
-    return;
+  if (!shared) ++meter->alone_samples;
+  std::uint64_t alone = meter->alone_ns;
+  if (alone == 0 || meter->contended == 0) {
+    alone = alone == 0 ? ns : (alone * 7 + ns) / 8;
+  } else if (ns < alone) {
+    alone -= (alone - ns) / 4;
+  } else {
+    alone += (ns - alone < alone + kShort ? ns - alone : alone + kShort) / 32;
   }
-  if (alone != 0) ns = longer ? most : ns < alone / 2 ? alone / 2 : ns;
-  __atomic_store_n(&meter->alone_ns, alone == 0 ? ns + 1 : (alone * 7 + ns) / 8 + 1,
-                   __ATOMIC_RELAXED);
+  __atomic_store_n(&meter->alone_ns, alone + 1, __ATOMIC_RELAXED);
 }
 
 // How long its launches are, for who shares an MPS server with it. A graph is many.
@@ -245,7 +242,7 @@ bool meter_begin(int gpu, unsigned kind, CUstream stream, std::uint64_t now,
   meter.sample = Sample::starting;
   meter.followed = false;
   meter.stream = stream;
-  meter.shared = contended == ALIQUOT_CONTENDED_WATCHED;
+  meter.contended = contended;
   meter.since_sample = 0;
   (void)__atomic_add_fetch(&samples_running, 1, __ATOMIC_RELAXED);
   return true;

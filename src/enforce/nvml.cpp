@@ -1,6 +1,5 @@
 #include "enforce/nvml.hpp"
 
-#include <cstdio>
 #include <cstring>
 
 #include <dlfcn.h>
@@ -9,6 +8,7 @@
 #include "enforce/driver.hpp"
 #include "enforce/grant.hpp"
 #include "enforce/reset.hpp"
+#include "enforce/uuid.hpp"
 #include "enforce/view.hpp"
 
 namespace aliquot::enforce {
@@ -65,14 +65,6 @@ void bind_from(void* library) {
   look_up(library, &nvml.memory, "nvmlDeviceGetMemoryInfo");
   look_up(library, &nvml.memory_v2, "nvmlDeviceGetMemoryInfo_v2");
   __atomic_store_n(&bound, true, __ATOMIC_RELEASE);
-}
-
-void uuid_text(const unsigned char* bytes, char* text) {
-  char* at = text + std::sprintf(text, "GPU-");
-  for (int i = 0; i < 16; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) *at++ = '-';
-    at += std::sprintf(at, "%02x", bytes[i]);
-  }
 }
 
 int digit_of(char c) {
@@ -185,8 +177,8 @@ bool list_processes(int gpu, NvmlProcess* out, unsigned* count) {
     return false;
   }
   started = true;
-  char uuid[64];
-  uuid_text(limits->gpus[gpu].uuid, uuid);
+  char uuid[kUuidText];
+  uuid_text(limits->gpus[gpu].uuid, limits->gpus[gpu].slice != 0, uuid);
   Device device = nullptr;
   if (nvml.by_uuid(uuid, &device) != kNvmlSuccess) return false;
   *count = 0;

@@ -26,6 +26,8 @@ net::Response to_response(const Answer<T>& answer) {
   return answer ? net::Response{200, api::to_json(*answer)} : error_response(answer.error());
 }
 
+net::Response not_now(const Error& error) { return error_response(try_again(error).value()); }
+
 net::Response not_here() {
   return error_response({404, {"", "there is nothing under this path and method"}});
 }
@@ -50,8 +52,10 @@ Answer<T> body_as(const net::Request& request) {
 }  // namespace
 
 void ApiServer::answer_later(const net::Responder& respond, net::Response response) {
+  if (const auto& unread = engine_.unread()) return respond(not_now(*unread));
   if (response.status != 200) return respond(std::move(response));
-  engine_.after_commit([respond, response = std::move(response)] { respond(response); });
+  engine_.after_commit([respond, response = std::move(response)] { respond(response); },
+                       [this, respond] { respond(not_now(*engine_.trouble())); });
 }
 
 void ApiServer::hang_up(JobId job) {

@@ -33,6 +33,7 @@
 #include "node/monitor.hpp"
 #include "node/places.hpp"
 #include "node/process.hpp"
+#include "node/service.hpp"
 #include "node/spawn.hpp"
 
 namespace aliquot::engine {
@@ -44,6 +45,9 @@ using boost::system::error_code;
 // A simulated machine has as many CPUs for each GPU as real ones have, whatever it runs on: else a
 // laptop could not show twenty jobs sharing four GPUs.
 constexpr std::int64_t kSimulatedCpusPerGpu = 16;
+
+// For its own files, and for root's connections.
+constexpr std::int64_t kOwnDescriptors = 512;
 
 class SystemUsers final : public Users {
  public:
@@ -122,6 +126,7 @@ class Daemon {
         cgroups_(std::move(cgroups)),
         enforcer_(std::move(enforcer)),
         signals_(context_, SIGTERM, SIGINT),
+        hangup_(context_, SIGHUP),
         due_(context_),
         sampling_(context_),
         executor_(context_, *cgroups_, *enforcer_, std::move(stepd)) {}
@@ -137,8 +142,7 @@ class Daemon {
     executor_.listen(*engine_, [this] { settle(); });
     api_ = std::make_unique<ApiServer>(*engine_, [this] { settle_soon(); });
     auto server = TRY(net::Server::listen(
-        context_, {.path = options_.socket, .mode = ::getuid() == 0 ? 0666U : 0600U},
-        [this](net::Request request, const net::Responder& respond) {
+        context_, server_options(), [this](net::Request request, const net::Responder& respond) {
           api_->handle(request, respond);
         }));
     signals_.async_wait([this](error_code error, int number) {
@@ -146,6 +150,7 @@ class Daemon {
       spdlog::info("signal {}: stopping; jobs go on", number);
       context_.stop();
     });
+    reload_on_hangup();
     settle();
     sample();
     ready();
@@ -158,6 +163,62 @@ class Daemon {
   }
 
  private:
+  [[nodiscard]] net::ServerOptions server_options() const {
+    const Settings& settings = options_.settings;
+    net::ServerOptions server{.path = options_.socket, .mode = ::getuid() == 0 ? 0666U : 0600U};
+    // Descriptors are left for root, and for what the daemon itself opens.
+    std::int64_t most = settings.connections;
+    rlimit files{};
+    if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY) {
+      const auto all = static_cast<std::int64_t>(files.rlim_cur);
+      most = std::min(most, std::max(all - kOwnDescriptors, all / 2));
+    }
+    server.connections = static_cast<std::size_t>(most);
+    server.connections_per_user =
+        static_cast<std::size_t>(std::min(settings.connections_per_user, most));
+    return server;
+  }
+
+  void reload_on_hangup() {
+    hangup_.async_wait([this](error_code error, int) {
+      if (error) return;
+      reload();
+      reload_on_hangup();
+    });
+  }
+
+  void reload() {
+    const auto next = options_.reload();
+    const std::string& level = next ? next->log_level : engine_->settings().log_level;
+    if (const auto opened = node::reopen_log(level); !opened) {
+      spdlog::error("{}", opened.error().message);
+    }
+    if (!next) {
+      spdlog::error("SIGHUP: the settings stay as they are: {}", next.error().message);
+      return;
+    }
+    const Reloaded reloaded = engine_->reload(*next);
+    spdlog::info(
+        "SIGHUP: log opened anew; settings changed: {}",
+        reloaded.changed.empty() ? "none" : fmt::format("{}", fmt::join(reloaded.changed, ", ")));
+    if (!reloaded.needs_restart.empty()) {
+      spdlog::warn("SIGHUP: these need a restart: {}", fmt::join(reloaded.needs_restart, ", "));
+    }
+    settle();
+  }
+
+  // Once when the record fails us, and once when it is written again.
+  void tell_trouble() {
+    const auto& trouble = engine_->trouble();
+    if (trouble && trouble->message != trouble_) {
+      spdlog::error("{}; running jobs go on, requests are refused until it works again",
+                    trouble->message);
+    } else if (!trouble && !trouble_.empty()) {
+      spdlog::info("the state database is written again");
+    }
+    trouble_ = trouble ? trouble->message : "";
+  }
+
   // Of jobs that nobody knows any more; a group with a process in it stays.
   void remove_stale_groups() {
     const auto groups = cgroups_->runs();
@@ -182,6 +243,7 @@ class Daemon {
 
   void settle() {
     engine_->settle();
+    tell_trouble();
     // The first job is watched from the start.
     if (resting_ && engine_->live() > 0) sample_later();
     due_.cancel();
@@ -221,7 +283,7 @@ class Daemon {
   }
 
   void sample_later() {
-    const Settings& settings = options_.settings;
+    const Settings& settings = engine_->settings();
     resting_ = engine_->live() == 0 && !enforcer_->busy();
     Millis wait = resting_ ? settings.idle_sample_interval : settings.sample_interval;
     if (enforcer_->watching()) wait = std::min(wait, settings.watch_interval);
@@ -241,9 +303,10 @@ class Daemon {
   std::unique_ptr<node::Enforcer> enforcer_;
   asio::io_context context_{1};
   asio::signal_set signals_;
+  asio::signal_set hangup_;
   asio::steady_timer due_;
   asio::steady_timer sampling_;
-  bool was_busy_ = false;
+  std::string trouble_;
   bool settling_ = false;
   bool resting_ = false;  // the next sample is a long time away
   StepdExecutor executor_;

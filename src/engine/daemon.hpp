@@ -20,9 +20,11 @@ struct DaemonOptions {
   std::filesystem::path library;  // libaliquot.so; need not be there
   std::filesystem::path standin;  // the folder of the stand-in's libraries
   std::string commands;           // the folder of sbatch, srun, …; empty: there is none
+  std::function<Result<Settings>()> reload;  // as they are now, for SIGHUP
 };
 
-// Serves until SIGTERM or SIGINT. Jobs go on without it. `ready` is called once it listens.
+// Serves until SIGTERM or SIGINT. Jobs go on without it. SIGHUP reads the settings and opens the
+// log anew. `ready` is called once it listens.
 Result<void> run_daemon(const DaemonOptions& options, const std::function<void()>& ready);
 
 }  // namespace aliquot::engine

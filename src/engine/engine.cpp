@@ -9,6 +9,10 @@
 
 namespace aliquot::engine {
 
+tl::unexpected<Refused> try_again(const Error& error) {
+  return refuse(503, "EAGAIN", error.message + "; try again later");
+}
+
 tl::unexpected<Refused> refuse(int status, std::string code, std::string message) {
   return tl::unexpected<Refused>(Refused{status, {std::move(code), std::move(message)}});
 }
@@ -58,6 +62,7 @@ Result<std::unique_ptr<Engine>> Engine::create(Parts parts) {
 }
 
 Answer<void> Engine::admit(const Caller& caller) const {
+  if (ahead_) return try_again(*trouble_);
   if (owner_ == Uid(0) || is_admin(caller)) return {};
   return refuse(403, "ESLURM_ACCESS_DENIED", "this daemon serves the user who started it alone");
 }
@@ -72,47 +77,118 @@ void Engine::set_state(Job& job, core::JobState state) {
   job.info.state = core::long_name(state);
 }
 
-void Engine::save(const Job& job) { require(store_.save(job)); }
+// A change that cannot be written spoils the transaction, which commit() will say.
+void Engine::save(const Job& job) {
+  touched_.insert(job.id());
+  facts_.erase(job.id());
+  if (job.info.array_job_id) facts_.erase(JobId(*job.info.array_job_id));
+  note_times(job);
+  require(store_.save(job));
+}
+
+void Engine::note_times(const Job& job) {
+  const bool timed = job.info.deadline_ms || job.spec.begin_ms || job.not_before > WallTime() ||
+                     !job.dependencies.empty() || !job.spec.batch;
+  if (timed) timed_.insert(job.id());
+}
+
+void Engine::save_step(const api::StepInfo& step) {
+  touched_.insert(JobId(step.job_id));
+  require(store_.save_step(step));
+}
 
 Job* Engine::find(JobId id) {
   const auto found = jobs_.find(id);
   return found == jobs_.end() ? nullptr : &found->second;
 }
 
-// Memory is ahead of the record now. The next start reads the record.
-void Engine::require(const Result<void>& result) const {
+void Engine::require(const Result<void>& result) {
+  if (!result && !unread_) unread_ = result.error();
+}
+
+void Engine::must(const Result<void>& result) {
   if (result) return;
   fmt::print(stderr, "aliquotd: cannot go on: {}\n", result.error().message);
   std::abort();
 }
 
+namespace {
+
+// Of a pass over a queue so long that it takes this: the next one comes after so many times that,
+// and meanwhile requests are answered.
+constexpr Millis kLongPass(5);
+constexpr std::int64_t kPassShare = 4;
+
+// Jobs that are purged in one transaction: it must not keep anybody waiting.
+constexpr std::int64_t kPurgedAtOnce = 500;
+
+}  // namespace
+
 void Engine::settle() {
+  bool failed = false;
   // Actions may find new work (a start that failed), and every round is committed before it acts.
   for (int round = 0; round < 100; ++round) {
+    if (const auto back = restore(); !back) return give_up(back.error());
+    for (std::size_t i = 0; i < events_.size(); ++i) events_[i]();
     enforce_times();
     const WallTime now = clock_.wall();
-    if (const auto due = next_due(); due && *due <= now) schedule_needed_ = true;
-    if (schedule_needed_) schedule();
-    require(store_.commit());
-    if (actions_.empty() && !schedule_needed_) return;
+    if (!schedule_needed_) {
+      const auto due = next_due();
+      schedule_needed_ = due && *due <= now;
+    }
+    const MonoTime begun = clock_.mono();
+    const bool look = schedule_needed_ && begun >= schedule_after_;
+    if (look) {
+      schedule();
+      const Millis took = clock_.mono() - begun;
+      if (took >= kLongPass) schedule_after_ = clock_.mono() + took * kPassShare;
+    }
+    const bool changes = store_.dirty();
+    auto committed = unread_ ? Result<void>(tl::make_unexpected(*unread_)) : store_.commit();
+    if (!committed) {
+      give_up(committed.error());
+      // Once more without the requests, which were refused: one that is too large for the disk must
+      // not keep the ends of jobs from being recorded.
+      if (!std::exchange(failed, true)) continue;
+      (void)restore();  // else the next call tries
+      return;
+    }
+    if (changes) trouble_.reset();
+    try_again_at_.reset();
+    events_.clear();
+    refusals_.clear();
+    touched_.clear();
+    if (actions_.empty() && (!schedule_needed_ || !look)) return;
     for (const auto& action : std::exchange(actions_, {})) action();
   }
 }
 
 std::optional<WallTime> Engine::next_due() const {
+  // Whatever else is due cannot be recorded before.
+  if (try_again_at_) return try_again_at_;
   std::optional<WallTime> due;
+  if (schedule_needed_) due = clock_.wall() + (schedule_after_ - clock_.mono());
   const auto at = [&](WallTime time) {
     if (!due || time < *due) due = time;
   };
   const auto in = [&](Millis left) { at(clock_.wall() + left); };
-  for (const auto& [id, job] : jobs_) {
+  for (auto timed = timed_.begin(); timed != timed_.end();) {
+    const auto found = jobs_.find(*timed);
+    if (found == jobs_.end()) {
+      timed = timed_.erase(timed);
+      continue;
+    }
+    ++timed;
+    const auto& [id, job] = *found;
     if (job.state == core::JobState::pending) {
       if (job.info.deadline_ms) at(WallTime(*job.info.deadline_ms));
       if (const auto client = clients_.find(id); client != clients_.end()) {
         if (client->second.start_by) in(*client->second.start_by - clock_.mono());
       }
       if (job.hold != Hold::none) continue;
-      if (job.info.reason == core::reason::kBeginTime) at(WallTime(job.spec.begin_ms.value_or(0)));
+      if (job.info.reason == core::reason::kBeginTime) {
+        at(std::max(WallTime(job.spec.begin_ms.value_or(0)), job.not_before));
+      }
       if (job.dependency_state.next) at(*job.dependency_state.next);
     } else if (!job.spec.batch && job.state != core::JobState::completing) {
       const auto left = time_left(job);
@@ -124,6 +200,11 @@ std::optional<WallTime> Engine::next_due() const {
     }
   }
   return due;
+}
+
+Reloaded Engine::reload(const Settings& next) {
+  schedule_needed_ = true;
+  return reload_settings(settings_, next);
 }
 
 std::vector<node::RunningJob> Engine::running() const {
@@ -165,8 +246,8 @@ void Engine::observe(std::vector<node::GpuView> views) {
       if (process.job_id) memory[JobId(*process.job_id)] += process.memory;
     }
     const auto index = static_cast<core::GpuIndex>(gpu);
-    require(cluster.set_health(0, index, view.sample.health));
-    require(cluster.observe(0, index, {view.sample.utilisation, foreign, clock_.mono()}));
+    must(cluster.set_health(0, index, view.sample.health));
+    must(cluster.observe(0, index, {view.sample.utilisation, foreign, clock_.mono()}));
   }
   for (auto& [id, job] : jobs_) {
     if (job.state != core::JobState::running || job.info.gpus.empty()) continue;
@@ -187,12 +268,26 @@ void Engine::observe(std::vector<node::GpuView> views) {
   }
   views_ = std::move(views);
   if (cluster.version() != version) schedule_needed_ = true;
-  // The script and environment of what left squeue's sight are not needed any more.
+  tidy_record();
+}
+
+// Once in a minute, and not while the record cannot be written.
+void Engine::tidy_record() {
   const WallTime now = clock_.wall();
-  if (now - payloads_dropped_ > minutes(1)) {
-    payloads_dropped_ = now;
-    require(store_.drop_payloads(now - settings_.min_job_age));
+  if (trouble_ || (now - payloads_dropped_ <= minutes(1) && now >= payloads_dropped_)) return;
+  payloads_dropped_ = now;
+  // The script and environment of what left squeue's sight are not needed any more.
+  require(store_.drop_payloads(now - settings_.min_job_age));
+  if (!settings_.purge_after) return;
+  std::set<JobId> needed;
+  for (const auto& [id, job] : jobs_) {
+    for (const core::Dependency& one : job.dependencies.all) needed.insert(one.job);
   }
+  const auto purged = require_value(
+      store_.purge(now - std::max(*settings_.purge_after, settings_.min_job_age), kPurgedAtOnce,
+                   [&](JobId id) { return needed.contains(id) || find(id) != nullptr; }));
+  // The rest follows soon.
+  if (purged == kPurgedAtOnce) payloads_dropped_ = WallTime();
 }
 
 void Engine::observe_failure() {

@@ -4,11 +4,14 @@
 // calls settle() afterwards, and again at next_due().
 //
 // The order that makes a crash harmless: change in memory and in the transaction, commit, and only
-// then act on the machine and answer. All three happen in settle().
+// then act on the machine and answer. All three happen in settle(). Where the record cannot be
+// written, memory goes back to what is committed (engine_undo): who asked is told to try again,
+// and what has happened on the machine is applied again later.
 //
 // One file for each concern: engine_submit (checks), engine_queue (who starts), engine_run (start,
-// end), engine_steps (what clients run), engine_recover (restart), engine_find (whom a text names),
-// engine_control (cancel, hold, …), engine_update, engine_view (what is shown to whom).
+// end), engine_steps (what clients run), engine_recover (restart), engine_undo (a record that
+// cannot be written), engine_find (whom a text names), engine_control (cancel, hold, …),
+// engine_update, engine_view (what is shown to whom).
 #pragma once
 
 #include <cstdint>
@@ -86,8 +89,17 @@ class Users {
   virtual Result<User> find(Uid uid) = 0;
 };
 
+// The record cannot be read or written now; nothing has changed.
+tl::unexpected<Refused> try_again(const Error& error);
+
 // Why a job waits that would give its user more than jobs.gpus_per_user.
 inline constexpr std::string_view kUserGpuLimit = "QOSMaxGRESPerUser";
+
+// How soon a record that could not be written is tried again, if nobody asks before.
+inline constexpr Millis kRecordPause = seconds(1);
+
+// How soon a start is tried again for which there was no room on the disk.
+inline constexpr Millis kLaunchPause = seconds(10);
 
 // How long what a gone client left behind may take to end.
 inline constexpr Millis kGonePatience = seconds(2);
@@ -159,6 +171,7 @@ class Engine final : public ExecutorEvents {
   // --- engine_run
   void on_ended(const node::ExitRecord& record) override;
   void on_never_started(JobId job, std::int64_t attempt, const std::string& why) override;
+  void on_postponed(JobId job, std::int64_t attempt, const std::string& why) override;
   void on_lost(JobId job, std::int64_t attempt) override;
   void on_enforced(JobId job, std::int64_t attempt, const std::string& words) override;
 
@@ -186,10 +199,17 @@ class Engine final : public ExecutorEvents {
   // --- the driver's
   // Starts what can start, commits, then acts and answers.
   void settle();
-  // Runs after the next commit: answers.
-  void after_commit(std::function<void()> action) { actions_.push_back(std::move(action)); }
+  // Runs after the next commit: answers. `otherwise` runs where there is none.
+  void after_commit(std::function<void()> action, std::function<void()> otherwise = {});
+  // Why the record could not be written or read when it was last tried.
+  [[nodiscard]] const std::optional<Error>& trouble() const { return trouble_; }
+  // Something asked for since the last commit could not be read: its answer is worth nothing.
+  [[nodiscard]] const std::optional<Error>& unread() const { return unread_; }
   // When time alone may change something.
   [[nodiscard]] std::optional<WallTime> next_due() const;
+  // Takes over what can change while it runs.
+  Reloaded reload(const Settings& next);
+  [[nodiscard]] const Settings& settings() const { return settings_; }
   [[nodiscard]] std::size_t live() const { return jobs_.size(); }
   [[nodiscard]] const core::Ledger& ledger() const { return ledger_; }
 
@@ -201,6 +221,8 @@ class Engine final : public ExecutorEvents {
   Answer<Job> check(const Caller& caller, api::JobSpec spec, const Job* changed = nullptr);
   Answer<void> read_spec(Job& job) const;  // fills in what is derived from job.spec
   Answer<void> check_dependencies(const Job& job);
+  Answer<void> check_queue(const Caller& caller, const Job& job);
+  std::unordered_map<std::uint32_t, std::int64_t>& counts();
   Job& add(Job job);
   [[nodiscard]] const Partition* find_partition(const std::string& name) const;
 
@@ -209,6 +231,8 @@ class Engine final : public ExecutorEvents {
   bool prepare_entries(std::vector<core::QueueEntry>& queue);
   void judge_dependencies(Job& job);
   core::DependencyState judge_task(const Job& job, std::int64_t task);
+  std::optional<core::DependencyFacts> facts(JobId job, std::optional<std::int64_t> task);
+  std::int64_t earliest(const Job& job);
   std::optional<std::string_view> not_yet(const Job& job) const;
   void wait_for(Job& job, std::string_view reason);
   [[nodiscard]] Compute wanted_gpus(const Job& job) const;
@@ -218,12 +242,17 @@ class Engine final : public ExecutorEvents {
 
   // engine_recover
   Result<void> recover();
+  Result<void> read_drained();
   Result<void> take_up(Job loaded);
   Result<void> hold_again(const Job& job);
   void take_up_processes(const Job& job);
 
   // engine_run
   void start(Job& job, core::Placement placement);
+  void ended(const node::ExitRecord& record);
+  void never_started(JobId job, std::int64_t attempt, const std::string& why);
+  void postponed(JobId job, std::int64_t attempt, const std::string& why);
+  void lost(JobId job, std::int64_t attempt);
   void finish(Job& job, core::JobState state, std::string reason);
   void back_to_queue(Job& job, bool held, bool count);
   void release_grant(Job& job);
@@ -237,6 +266,8 @@ class Engine final : public ExecutorEvents {
   using StepGpus = std::optional<std::vector<api::GpuHold>>;
   Answer<StepGpus> choose_gpus(const Job& job, const api::StepSpec& spec) const;
   void end_step_record(api::StepInfo& step, const api::StepEnd& end) const;
+  void hung_up(JobId job);
+  void hung_up_step(JobId job, std::int64_t attempt, std::int64_t step);
 
   // engine_control
   struct Drained {
@@ -278,15 +309,29 @@ class Engine final : public ExecutorEvents {
   void redact(const Caller& caller, api::JobInfo& info) const;
   [[nodiscard]] std::string wait_sentence(const Job& job) const;
 
+  void tidy_record();
+
+  // engine_undo
+  // What happened outside, applied by the next settle(), and again until it is on record.
+  void happened(std::function<void()> event);
+  void give_up(const Error& why);
+  Result<void> restore();
+
   void set_state(Job& job, core::JobState state);
   void save(const Job& job);
+  void save_step(const api::StepInfo& step);
+  void note_times(const Job& job);
   Job* find(JobId id);
-  void require(const Result<void>& result) const;  // the record failed us: terminates
+  // The record fails us: nothing of this transaction will be committed.
+  void require(const Result<void>& result);
+  // What cannot be read is taken for empty until then.
   template <class T>
-  T require_value(Result<T> result) const {
-    require(result ? Result<void>() : Result<void>(tl::make_unexpected(result.error())));
-    return std::move(*result);
+  T require_value(Result<T> result) {
+    if (result) return std::move(*result);
+    require(tl::make_unexpected(result.error()));
+    return T();
   }
+  static void must(const Result<void>& result);  // else memory disagrees with itself: terminates
 
   Settings settings_;
   Machine machine_;
@@ -303,12 +348,32 @@ class Engine final : public ExecutorEvents {
   std::map<JobId, Job> jobs_;  // what waits or runs
   // Whose record could not be read, while what ran of them is ended: nothing starts meanwhile.
   std::map<JobId, Uid> unknown_;  // and whose they were
+  // Of them those that time alone may change, and others; so that a long queue is not searched.
+  mutable std::set<JobId> timed_;
+  // How many there are of each user, elements of arrays counted; absent: to be counted anew.
+  std::optional<std::unordered_map<std::uint32_t, std::int64_t>> counts_;
   std::int64_t last_id_ = 0;
   bool schedule_needed_ = true;
+  MonoTime schedule_after_;  // a long queue is not gone through all the time
   bool dependencies_changed_ = true;
+  // Of what others wait for, as on record: by job or array, and by element.
+  std::unordered_map<JobId,
+                     std::map<std::optional<std::int64_t>, std::optional<core::DependencyFacts>>>
+      facts_;
+  // For singletons: the first waiting or running job of a user and name, in this pass.
+  std::optional<std::map<std::pair<std::uint32_t, std::string>, std::int64_t>> earliest_;
   std::optional<Drained> drained_;
   WallTime started_;
   std::vector<std::function<void()>> actions_;
+
+  // Of the transaction that is open: whatever in memory may be ahead of the record.
+  std::vector<std::function<void()>> events_;    // applied, or to be applied
+  std::vector<std::function<void()>> refusals_;  // instead of actions_
+  std::set<JobId> touched_;
+  std::optional<Error> unread_;
+  bool ahead_ = false;  // memory has yet to be brought back
+  std::optional<Error> trouble_;
+  std::optional<WallTime> try_again_at_;
 
   struct Client {  // of an interactive job
     Granted granted = {};

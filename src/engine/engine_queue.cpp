@@ -73,18 +73,37 @@ std::vector<core::RunningEntry> Engine::running_entries() const {
   return running;
 }
 
+std::optional<core::DependencyFacts> Engine::facts(JobId job, std::optional<std::int64_t> task) {
+  auto& known = facts_[job];
+  if (const auto found = known.find(task); found != known.end()) return found->second;
+  auto facts = require_value(store_.facts(job, task));
+  if (!unread_) known[task] = facts;
+  return facts;
+}
+
+std::int64_t Engine::earliest(const Job& job) {
+  if (!earliest_) {
+    earliest_.emplace();
+    for (const auto& [id, other] : jobs_) {
+      const auto order = static_cast<std::int64_t>(other.order());
+      const auto [first, added] = earliest_->try_emplace({other.info.uid, other.info.name}, order);
+      if (!added) first->second = std::min(first->second, order);
+    }
+  }
+  return earliest_->at({job.info.uid, job.info.name});
+}
+
 core::DependencyState Engine::judge_task(const Job& job, std::int64_t task) {
   return core::evaluate(
       job.dependencies,
       [&](const core::Dependency& one) -> std::optional<core::DependencyFacts> {
         if (one.kind == core::Dependency::Kind::singleton) {
-          const auto order = JobId(static_cast<std::int64_t>(job.order()));
-          return core::DependencyFacts{
-              .ended = !require_value(store_.has_earlier(Uid(job.info.uid), job.info.name, order))};
+          return core::DependencyFacts{.ended =
+                                           earliest(job) == static_cast<std::int64_t>(job.order())};
         }
         auto element = one.task;
         if (one.kind == core::Dependency::Kind::after_corr && task >= 0) element = task;
-        return require_value(store_.facts(one.job, element));
+        return facts(one.job, element);
       },
       clock_.wall());
 }
@@ -115,7 +134,7 @@ std::optional<std::string_view> Engine::not_yet(const Job& job) const {
   if (job.dependency_state.verdict == core::DependencyVerdict::never)
     return reason::kDependencyNever;
   if (job.dependency_state.verdict == core::DependencyVerdict::waiting) return reason::kDependency;
-  if (job.spec.begin_ms.value_or(0) > now.ms()) return reason::kBeginTime;
+  if (job.spec.begin_ms.value_or(0) > now.ms() || job.not_before > now) return reason::kBeginTime;
   const Partition* partition = find_partition(job.info.partition);
   if (partition == nullptr || !partition->up) return "PartitionDown";
   if (!partition->max_time.unlimited() &&
@@ -171,6 +190,7 @@ bool Engine::prepare_entries(std::vector<core::QueueEntry>& queue) {
 
 void Engine::schedule() {
   schedule_needed_ = false;
+  earliest_.reset();
   const WallTime now = clock_.wall();
   std::vector<JobId> hopeless;
   std::vector<JobId> late;
@@ -228,9 +248,9 @@ void Engine::schedule() {
     const core::QueueEntry& entry = queue[start.entry];
     Job& waiting = jobs_.at(entry.job);
     Job& job = entry.task >= 0 ? split(waiting, entry.task) : waiting;
-    this->start(job, start.placement);
     // The rest of the array was not asked, or waits for another reason now.
     if (waiting.is_array()) schedule_needed_ = true;
+    this->start(job, start.placement);
   }
 }
 

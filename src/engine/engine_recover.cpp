@@ -14,18 +14,24 @@ constexpr Millis kReattach = seconds(60);
 
 }  // namespace
 
+Result<void> Engine::read_drained() {
+  drained_.reset();
+  const auto note = TRY(store_.note(std::string(kDrainNote)));
+  if (!note) return {};
+  const auto words = aliquot::split(*note, ' ');
+  Drained drained;
+  if (words.size() >= 3) {
+    drained.since_ms = parse_digits(words[0]).value_or(0);
+    drained.uid = static_cast<std::uint32_t>(parse_digits(words[1]).value_or(0));
+    drained.reason = note->substr(words[0].size() + words[1].size() + 2);
+  }
+  drained_ = std::move(drained);
+  return {};
+}
+
 Result<void> Engine::recover() {
   last_id_ = TRY(store_.last_id());
-  if (const auto note = TRY(store_.note(std::string(kDrainNote)))) {
-    const auto words = aliquot::split(*note, ' ');
-    Drained drained;
-    if (words.size() >= 3) {
-      drained.since_ms = parse_digits(words[0]).value_or(0);
-      drained.uid = static_cast<std::uint32_t>(parse_digits(words[1]).value_or(0));
-      drained.reason = note->substr(words[0].size() + words[1].size() + 2);
-    }
-    drained_ = std::move(drained);
-  }
+  TRY(read_drained());
   Store::Live live = TRY(store_.load_live());
   for (Job& job : live.jobs) TRY(take_up(std::move(job)));
   for (const Store::Unreadable& row : live.unreadable) {
@@ -41,6 +47,10 @@ Result<void> Engine::recover() {
   std::vector<JobId> abandoned;
   for (auto& [id, job] : jobs_) {
     if (core::is_active(job.state)) {
+      if (!job.spec.batch) {
+        Client& client = clients_[id];
+        if (!job.spec.detached) client.reattach_by = clock_.mono() + kReattach;
+      }
       take_up_processes(job);
     } else if (!job.spec.batch) {
       abandoned.push_back(id);
@@ -54,6 +64,7 @@ Result<void> Engine::recover() {
   return {};
 }
 
+// A job of the record into memory, with what it holds and the steps that run.
 Result<void> Engine::take_up(Job loaded) {
   const api::JobInfo was = loaded.info;
   if (const auto fine = read_spec(loaded); !fine) {
@@ -61,7 +72,9 @@ Result<void> Engine::take_up(Job loaded) {
     loaded.unfit = fine.error().error.message;
   }
   const JobId id = loaded.id();
-  Job& job = jobs_.emplace(id, std::move(loaded)).first->second;
+  Job& job = jobs_.insert_or_assign(id, std::move(loaded)).first->second;
+  counts_.reset();
+  note_times(job);
   if (!core::is_active(job.state)) return {};
 
   // What it was granted, not what it would be granted now.
@@ -82,10 +95,6 @@ Result<void> Engine::take_up(Job loaded) {
     if (!number) continue;  // the batch script's
     next_step_[id] = std::max(next_step_[id], *number + 1);
     if (!step.end_ms) steps_[id][*number] = std::move(step);
-  }
-  if (!job.spec.batch) {
-    Client& client = clients_[id];
-    if (!job.spec.detached) client.reattach_by = clock_.mono() + kReattach;
   }
   return {};
 }

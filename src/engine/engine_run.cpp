@@ -62,6 +62,15 @@ Job& Engine::split(Job& array, std::int64_t task) {
 }
 
 void Engine::start(Job& job, core::Placement placement) {
+  Payload payload;
+  if (job.spec.batch) {
+    auto kept = store_.payload(job.payload);
+    if (!kept && kept.error().code == Error::Code::not_found) {
+      job.info.reason_detail = kept.error().message;
+      return finish(job, core::JobState::failed, "JobLaunchFailure");
+    }
+    payload = require_value(std::move(kept));
+  }
   const core::Node& node = ledger_.cluster().node(placement.node);
   job.info.gpus.clear();
   for (const core::GpuUse& use : placement.gpus) {
@@ -72,7 +81,7 @@ void Engine::start(Job& job, core::Placement placement) {
                              .compute = use.portion.compute.value(),
                              .whole = use.whole});
   }
-  require(ledger_.grant(job.id(), std::move(placement)));
+  must(ledger_.grant(job.id(), std::move(placement)));
   const WallTime now = clock_.wall();
   set_state(job, core::JobState::running);
   job.info.reason = core::reason::kNone;
@@ -89,29 +98,21 @@ void Engine::start(Job& job, core::Placement placement) {
   require(store_.save_run(job.id(), job.run_time));
   dependencies_changed_ = true;
   if (job.spec.batch) {
-    require(store_.save_step({.job_id = job.info.id,
-                              .id = "batch",
-                              .name = "batch",
-                              .state = "RUNNING",
-                              .start_ms = now.ms(),
-                              .end_ms = std::nullopt,
-                              .ntasks = 1,
-                              .cpus = job.info.cpus}));
+    save_step({.job_id = job.info.id,
+               .id = "batch",
+               .name = "batch",
+               .state = "RUNNING",
+               .start_ms = now.ms(),
+               .end_ms = std::nullopt,
+               .ntasks = 1,
+               .cpus = job.info.cpus});
   }
-  actions_.push_back([this, id = job.id()] {
+  actions_.push_back([this, id = job.id(), payload = std::move(payload)] {
     Job* started = find(id);
     if (started == nullptr) return;
-    StartOrder order{started->info, started->spec, {}, started->mark};
-    if (started->spec.batch) {
-      auto payload = store_.payload(started->payload);
-      if (!payload) {
-        started->info.reason_detail = payload.error().message;
-        return finish(*started, core::JobState::failed, "JobLaunchFailure");
-      }
-      order.payload = std::move(*payload);
-      executor_.start(std::move(order));
-      return;
-    }
+    StartOrder order{started->info, started->spec, payload, started->mark};
+    if (!payload.arguments.empty()) order.spec.arguments = payload.arguments;
+    if (started->spec.batch) return executor_.start(std::move(order));
     const auto client = clients_.find(id);
     if (client == clients_.end()) {
       return finish(*started, core::JobState::cancelled, std::string(core::reason::kNone));
@@ -129,8 +130,8 @@ void Engine::start(Job& job, core::Placement placement) {
 
 void Engine::release_grant(Job& job) {
   if (ledger_.find(job.id()) == nullptr) return;
-  (void)require_value(ledger_.release(job.id()));
-  gpu_use_.erase(job.id());
+  (void)ledger_.release(job.id());
+  actions_.push_back([this, id = job.id()] { gpu_use_.erase(id); });
   schedule_needed_ = true;
 }
 
@@ -146,19 +147,20 @@ void Engine::finish(Job& job, core::JobState state, std::string reason) {
   for (auto& [number, step] : std::exchange(steps_[id], {})) {
     end_step_record(step, {});
     step.state = "CANCELLED";
-    require(store_.save_step(step));
+    save_step(step);
   }
   save(job);
   if (ran) require(store_.save_run(id, std::nullopt));
   release_grant(job);
-  if (const auto client = clients_.find(id); client != clients_.end()) {
-    if (const Granted granted = client->second.granted) {
-      actions_.push_back([granted] {
-        granted(refuse(410, "ESLURM_ALREADY_DONE", "the job was ended before it could start"));
-      });
-    }
+  // Who waits for it is told, and forgotten, once it is on record.
+  actions_.push_back([this, id] {
+    const auto client = clients_.find(id);
+    if (client == clients_.end()) return;
+    const Granted granted = client->second.granted;
     clients_.erase(client);
-  }
+    if (!granted) return;
+    granted(refuse(410, "ESLURM_ALREADY_DONE", "the job was ended before it could start"));
+  });
   steps_.erase(id);
   next_step_.erase(id);
   dependencies_changed_ = true;
@@ -166,20 +168,21 @@ void Engine::finish(Job& job, core::JobState state, std::string reason) {
   const std::int64_t array = job.info.array_job_id.value_or(0);
   api::JobInfo last = job.info;
   jobs_.erase(id);  // `job` is gone
+  counts_.reset();
   if (ran) {
     actions_.push_back([this, run = node::Run{id, last.restarts}, user = Uid(last.uid)] {
       executor_.forget(run, user);
     });
   }
   for (const JobId waited : {id, JobId(array)}) {
-    const auto waiters = waiting_.find(waited);
-    if (waiters == waiting_.end()) continue;
+    if (!waiting_.contains(waited)) continue;
     const auto facts = require_value(store_.facts(waited, std::nullopt));
     if (!facts || !facts->ended) continue;
-    actions_.push_back([last, waiters = std::move(waiters->second)] {
-      for (const Ended& ended : waiters) ended(last);
+    actions_.push_back([this, waited, last] {
+      const auto waiters = waiting_.extract(waited);
+      if (!waiters) return;
+      for (const Ended& ended : waiters.mapped()) ended(last);
     });
-    waiting_.erase(waiters);
   }
 }
 
@@ -210,6 +213,7 @@ void Engine::back_to_queue(Job& job, bool held, bool count) {
   info.enforcement.clear();
   steps_.erase(job.id());
   next_step_.erase(job.id());
+  counts_.reset();  // it may have been over
   save(job);
   require(store_.save_run(job.id(), std::nullopt));
   require(store_.drop_steps(job.id()));
@@ -245,34 +249,57 @@ void Engine::remember_use(Job& job, const node::ExitRecord& record) {
   if (!job.spec.batch) return;
   const bool well = record.exit_code == 0 && record.exit_signal == 0;
   const bool timeout = record.reason == node::EndReason::timeout;
-  require(store_.save_step({.job_id = info.id,
-                            .id = "batch",
-                            .name = "batch",
-                            .state = timeout                                       ? "CANCELLED"
-                                     : record.reason == node::EndReason::oom       ? "OUT_OF_MEMORY"
-                                     : record.reason == node::EndReason::cancelled ? "CANCELLED"
-                                     : well                                        ? "COMPLETED"
-                                                                                   : "FAILED",
-                            .start_ms = info.start_ms.value_or(0),
-                            .end_ms = clock_.wall().ms(),
-                            .exit_code = record.exit_code,
-                            .exit_signal = record.exit_signal,
-                            .ntasks = 1,
-                            .cpus = info.cpus,
-                            .user_cpu_ms = record.user_cpu_ms,
-                            .system_cpu_ms = record.system_cpu_ms,
-                            .max_rss = record.max_rss}));
+  save_step({.job_id = info.id,
+             .id = "batch",
+             .name = "batch",
+             .state = timeout                                       ? "CANCELLED"
+                      : record.reason == node::EndReason::oom       ? "OUT_OF_MEMORY"
+                      : record.reason == node::EndReason::cancelled ? "CANCELLED"
+                      : well                                        ? "COMPLETED"
+                                                                    : "FAILED",
+             .start_ms = info.start_ms.value_or(0),
+             .end_ms = clock_.wall().ms(),
+             .exit_code = record.exit_code,
+             .exit_signal = record.exit_signal,
+             .ntasks = 1,
+             .cpus = info.cpus,
+             .user_cpu_ms = record.user_cpu_ms,
+             .system_cpu_ms = record.system_cpu_ms,
+             .max_rss = record.max_rss});
 }
 
 void Engine::on_ended(const node::ExitRecord& record) {
   if (const auto unknown = unknown_.extract(JobId(record.job_id)); !unknown.empty()) {
+    // Nothing of it is on record: nothing waits for a commit.
+    executor_.forget({unknown.key(), record.attempt}, unknown.mapped());
     schedule_needed_ = true;
-    actions_.push_back(
-        [this, run = node::Run{unknown.key(), record.attempt}, user = unknown.mapped()] {
-          executor_.forget(run, user);
-        });
     return;
   }
+  happened([this, record] { ended(record); });
+}
+
+void Engine::on_never_started(JobId id, std::int64_t attempt, const std::string& why) {
+  happened([this, id, attempt, why] { never_started(id, attempt, why); });
+}
+
+void Engine::on_postponed(JobId id, std::int64_t attempt, const std::string& why) {
+  happened([this, id, attempt, why] { postponed(id, attempt, why); });
+}
+
+void Engine::on_lost(JobId id, std::int64_t attempt) {
+  happened([this, id, attempt] { lost(id, attempt); });
+}
+
+void Engine::on_enforced(JobId id, std::int64_t attempt, const std::string& words) {
+  happened([this, id, attempt, words] {
+    Job* job = find(id);
+    if (job == nullptr || !core::is_active(job->state) || attempt != job->info.restarts) return;
+    job->info.enforcement = words;
+    save(*job);
+  });
+}
+
+void Engine::ended(const node::ExitRecord& record) {
   Job* job = find(JobId(record.job_id));
   if (job == nullptr || !core::is_active(job->state) || record.attempt != job->info.restarts)
     return;
@@ -312,7 +339,7 @@ void Engine::on_ended(const node::ExitRecord& record) {
   finish(*job, JobState::completed, std::string(core::reason::kNone));
 }
 
-void Engine::on_never_started(JobId id, std::int64_t attempt, const std::string& why) {
+void Engine::never_started(JobId id, std::int64_t attempt, const std::string& why) {
   Job* job = find(id);
   if (job == nullptr || !core::is_active(job->state) || attempt != job->info.restarts) return;
   if (job->ending == Ending::cancel) {
@@ -321,14 +348,24 @@ void Engine::on_never_started(JobId id, std::int64_t attempt, const std::string&
   if (why.empty()) {
     // What a crash of the daemon leaves, the folder knows. After a crash of the machine it may have
     // forgotten what was written last: the job may have run.
-    if (job->run_time.boot != machine_.boot_id) return on_lost(id, attempt);
+    if (job->run_time.boot != machine_.boot_id) return lost(id, attempt);
     return back_to_queue(*job, job->ending == Ending::requeue_hold, false);
   }
   job->info.reason_detail = make_plain(why);
   finish(*job, core::JobState::failed, "JobLaunchFailure");
 }
 
-void Engine::on_lost(JobId id, std::int64_t attempt) {
+void Engine::postponed(JobId id, std::int64_t attempt, const std::string& why) {
+  Job* job = find(id);
+  if (job == nullptr || !core::is_active(job->state) || attempt != job->info.restarts) return;
+  if (job->ending != Ending::none) return never_started(id, attempt, "");
+  back_to_queue(*job, false, false);
+  job->info.reason_detail = make_plain(why);
+  job->not_before = clock_.wall() + kLaunchPause;
+  note_times(*job);
+}
+
+void Engine::lost(JobId id, std::int64_t attempt) {
   Job* job = find(id);
   if (job == nullptr || !core::is_active(job->state) || attempt != job->info.restarts) return;
   if (job->ending == Ending::cancel) {
@@ -341,13 +378,6 @@ void Engine::on_lost(JobId id, std::int64_t attempt) {
   }
   job->info.reason_detail = "the processes that looked after it are gone: killed, or a reboot";
   finish(*job, core::JobState::node_fail, "NodeDown");
-}
-
-void Engine::on_enforced(JobId id, std::int64_t attempt, const std::string& words) {
-  Job* job = find(id);
-  if (job == nullptr || !core::is_active(job->state) || attempt != job->info.restarts) return;
-  job->info.enforcement = words;
-  save(*job);
 }
 
 void Engine::end_processes(Job& job, Ending ending) {
@@ -388,13 +418,16 @@ void Engine::enforce_times() {
     if (client.reattach_by && *client.reattach_by <= now) gone.push_back(id);
   }
   for (const JobId id : over) end_processes(jobs_.at(id), Ending::timeout);
-  for (const JobId id : gone) hang_up(id);
+  for (const JobId id : gone) hung_up(id);
   for (const JobId id : late) {
-    const Granted granted = std::exchange(clients_.at(id).granted, nullptr);
+    actions_.push_back([this, id] {
+      const auto client = clients_.find(id);
+      if (client == clients_.end()) return;
+      if (const Granted granted = std::exchange(client->second.granted, nullptr)) {
+        granted(refuse(409, "ESLURM_NODES_BUSY", "there was no room in time"));
+      }
+    });
     finish(jobs_.at(id), core::JobState::cancelled, std::string(core::reason::kNone));
-    if (!granted) continue;
-    actions_.push_back(
-        [granted] { granted(refuse(409, "ESLURM_NODES_BUSY", "there was no room in time")); });
   }
 }
 

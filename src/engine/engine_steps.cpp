@@ -98,7 +98,7 @@ Answer<api::Allocation> Engine::begin_step(const Caller& caller, const std::stri
   if (*gpus) {
     for (const api::GpuHold& gpu : **gpus) step.gpus.push_back(gpu.uuid);
   }
-  require(store_.save_step(step));
+  save_step(step);
   steps_[job.id()][number] = std::move(step);
   return api::Allocation{job.info.id, number, *environment, job.info};
 }
@@ -114,7 +114,7 @@ Answer<void> Engine::end_step(const Caller& caller, const std::string& id, std::
     return refuse(404, "ESLURM_ALREADY_DONE", "there is no such step running");
   }
   end_step_record(step->second, end);
-  require(store_.save_step(step->second));
+  save_step(step->second);
   steps.erase(step);
   // DerivedExitCode is the highest of the steps.
   if (end.exit_code > job.info.derived_exit_code) job.info.derived_exit_code = end.exit_code;
@@ -151,7 +151,7 @@ Answer<void> Engine::cancel_step(const Caller& caller, const std::string& id,
   }
   if (spec.signal == 0) {
     found->second.state = "CANCELLED";
-    require(store_.save_step(found->second));
+    save_step(found->second);
   }
   actions_.push_back([this, one = job.id(), step_number = *digits, number] {
     if (const Job* signalled = find(one)) executor_.signal_step(*signalled, step_number, number);
@@ -188,6 +188,14 @@ Answer<JobId> Engine::attach(const Caller& caller, const std::string& id) {
 }
 
 void Engine::hang_up(JobId id) {
+  happened([this, id] { hung_up(id); });
+}
+
+void Engine::hang_up_step(JobId id, std::int64_t attempt, std::int64_t number) {
+  happened([this, id, attempt, number] { hung_up_step(id, attempt, number); });
+}
+
+void Engine::hung_up(JobId id) {
   Job* job = find(id);
   const auto client = clients_.find(id);
   if (job == nullptr || client == clients_.end()) return;
@@ -201,7 +209,7 @@ void Engine::hang_up(JobId id) {
   end_processes(*job, Ending::none);
 }
 
-void Engine::hang_up_step(JobId id, std::int64_t attempt, std::int64_t number) {
+void Engine::hung_up_step(JobId id, std::int64_t attempt, std::int64_t number) {
   // A step of the same number may run in the job's next life.
   const Job* job = find(id);
   if (job == nullptr || job->info.restarts != attempt) return;
@@ -211,7 +219,7 @@ void Engine::hang_up_step(JobId id, std::int64_t attempt, std::int64_t number) {
   if (step == job_steps->second.end()) return;
   end_step_record(step->second, {});
   step->second.state = "CANCELLED";
-  require(store_.save_step(step->second));
+  save_step(step->second);
   job_steps->second.erase(step);
 }
 

@@ -1,6 +1,9 @@
 // Submission: everything a user may write is checked here, once, before anything is on record.
 #include <algorithm>
+#include <utility>
 
+#include "api/json.hpp"
+#include "base/size.hpp"
 #include "base/text.hpp"
 #include "core/placement.hpp"
 #include "core/request_parse.hpp"
@@ -10,7 +13,10 @@ namespace aliquot::engine {
 namespace {
 
 constexpr std::size_t kMaxPath = 4'096;
-constexpr std::size_t kMaxScript = std::size_t{4} << 20U;  // Slurm's
+// One argument or variable: the kernel's MAX_ARG_STRLEN.
+constexpr std::size_t kMaxWord = std::size_t{128} << 10U;
+// What is kept in memory of a job while it waits: names, paths, requests.
+constexpr std::size_t kMaxRecord = std::size_t{64} << 10U;
 constexpr std::int64_t kMaxCount = 1'000'000;
 constexpr std::int64_t kMaxMillis = std::int64_t{1} << 50U;
 
@@ -49,6 +55,49 @@ Answer<void> check_texts(const api::JobSpec& spec) {
   return {};
 }
 
+tl::unexpected<Refused> too_large(std::string_view what, std::size_t size, Bytes limit,
+                                  std::string_view setting) {
+  return refuse(
+      400, "ESLURM_INVALID_JOB_TEXT",
+      fmt::format("{} {} {}: more than {} allows, {}", what, what.ends_with('s') ? "have" : "has",
+                  format_size(Bytes(static_cast<std::int64_t>(size))), setting,
+                  format_size(limit)));
+}
+
+bool is_over(std::size_t size, Bytes limit) { return std::cmp_greater(size, limit.value()); }
+
+Answer<void> check_sizes(const api::JobSpec& spec, const Limits& limits) {
+  if (is_over(spec.script.size(), limits.script)) {
+    return too_large("the script", spec.script.size(), limits.script, "limits.max_script_size");
+  }
+  std::size_t words = 0;
+  for (const auto* list : {&spec.environment, &spec.arguments}) {
+    for (const std::string& word : *list) {
+      if (word.size() >= kMaxWord) {
+        return refuse(
+            400, "ESLURM_INVALID_JOB_TEXT",
+            fmt::format("{} has {}: the kernel starts no program with more than 128K",
+                        quote(word.substr(0, 20) + "…"), format_size(Bytes(std::ssize(word)))));
+      }
+      words += word.size() + 1;
+    }
+  }
+  if (is_over(words, limits.environment)) {
+    return too_large("environment and arguments", words, limits.environment,
+                     "limits.max_environment_size");
+  }
+  api::JobSpec rest = spec;
+  rest.script.clear();
+  rest.environment.clear();
+  rest.arguments.clear();
+  if (api::to_json(rest).size() > kMaxRecord) {
+    return refuse(400, "ESLURM_PATHNAME_TOO_LONG",
+                  "the options of the job are too long: 64K in all, without script, arguments "
+                  "and environment");
+  }
+  return {};
+}
+
 Answer<void> check_numbers(const api::JobSpec& spec) {
   if (spec.nodes != 1) {
     return refuse(400, "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE",
@@ -83,6 +132,11 @@ Answer<void> check_numbers(const api::JobSpec& spec) {
     return refuse(400, "ESLURM_INVALID_SIGNAL", "--signal is out of range");
   }
   return {};
+}
+
+// As many jobs as it will become.
+std::int64_t elements(const Job& job) {
+  return std::max<std::int64_t>(std::ssize(job.waiting.tasks), 1);
 }
 
 }  // namespace
@@ -158,7 +212,57 @@ Answer<void> Engine::read_spec(Job& job) const {
   return {};
 }
 
+std::unordered_map<std::uint32_t, std::int64_t>& Engine::counts() {
+  if (!counts_) {
+    counts_.emplace();
+    for (const auto& [id, job] : jobs_) (*counts_)[job.info.uid] += elements(job);
+  }
+  return *counts_;
+}
+
+// So that nobody fills the queue, or the disk, for everybody.
+Answer<void> Engine::check_queue(const Caller& caller, const Job& job) {
+  const Limits& limits = settings_.limits;
+  const std::int64_t more = elements(job);
+  std::int64_t all = 0;
+  for (const auto& [uid, count] : counts()) all += count;
+  const std::int64_t mine = counts()[caller.uid.value()];
+  const std::int64_t most =
+      limits.jobs_per_user.value_or(std::max<std::int64_t>(limits.job_count / 2, 1));
+  if (mine + more > most && !is_admin(caller)) {
+    return refuse(403, "ESLURM_ACCOUNTING_POLICY",
+                  fmt::format("{} of your jobs wait or run: with this more than "
+                              "limits.max_submit_jobs_per_user allows, {}",
+                              mine, most));
+  }
+  if (all + more > limits.job_count) {
+    return refuse(503, "EAGAIN",
+                  fmt::format("the queue is full: {} jobs wait or run, and limits.max_job_count is "
+                              "{}; try again later",
+                              all, limits.job_count));
+  }
+  if (is_admin(caller)) return {};
+  const auto stored = store_.stored_for(caller.uid);
+  if (!stored) return try_again(stored.error());
+  std::int64_t size = std::ssize(job.spec.script);
+  for (const auto* list : {&job.spec.environment, &job.spec.arguments}) {
+    for (const std::string& word : *list) size += std::ssize(word) + 1;
+  }
+  if (*stored + Bytes(size) > limits.stored_per_user) {
+    return refuse(403, "ESLURM_ACCOUNTING_POLICY",
+                  fmt::format("scripts, environments and arguments of your jobs have {}: with this "
+                              "more than limits.max_stored_per_user allows, {}",
+                              format_size(*stored), format_size(limits.stored_per_user)));
+  }
+  return {};
+}
+
 Answer<void> Engine::check_dependencies(const Job& job) {
+  if (std::ssize(job.dependencies.all) > settings_.limits.dependencies) {
+    return refuse(400, "ESLURM_DEPENDENCY",
+                  fmt::format("{} dependencies are more than limits.max_dependencies allows, {}",
+                              job.dependencies.all.size(), settings_.limits.dependencies));
+  }
   for (const core::Dependency& one : job.dependencies.all) {
     if (one.kind == core::Dependency::Kind::singleton) continue;
     const bool itself =
@@ -167,8 +271,9 @@ Answer<void> Engine::check_dependencies(const Job& job) {
     if (itself) {
       return refuse(400, "ESLURM_DEPENDENCY", "a job cannot wait for itself");
     }
-    if (!require_value(store_.facts(one.job, std::nullopt)) ||
-        (one.task && !find_task(one.job, *one.task))) {
+    const auto facts = store_.facts(one.job, std::nullopt);
+    if (!facts) return try_again(facts.error());
+    if (!*facts || (one.task && !find_task(one.job, *one.task))) {
       const std::string task = one.task ? fmt::format("_{}", *one.task) : "";
       return refuse(400, "ESLURM_DEPENDENCY",
                     fmt::format("there is no job {}{} to wait for", one.job, task));
@@ -179,6 +284,10 @@ Answer<void> Engine::check_dependencies(const Job& job) {
 
 Answer<Job> Engine::check(const Caller& caller, api::JobSpec spec, const Job* changed) {
   if (const auto fine = admit(caller); !fine) return tl::make_unexpected(fine.error());
+  // First, and of what is too large no copy is made.
+  if (const auto fine = check_sizes(spec, settings_.limits); !fine) {
+    return tl::make_unexpected(fine.error());
+  }
   if (const auto fine = check_texts(spec); !fine) return tl::make_unexpected(fine.error());
   if (const auto fine = check_numbers(spec); !fine) return tl::make_unexpected(fine.error());
   Job job;
@@ -206,8 +315,8 @@ Answer<Job> Engine::check(const Caller& caller, api::JobSpec spec, const Job* ch
   if (spec.batch && !spec.script.starts_with("#!")) {
     return refuse(400, "ESLURM_JOB_SCRIPT_MISSING", "a batch script starts with #!");
   }
-  if (spec.script.find('\0') != std::string::npos || spec.script.size() > kMaxScript) {
-    return refuse(400, "ESLURM_INVALID_JOB_TEXT", "the script holds a zero byte or is too large");
+  if (spec.script.find('\0') != std::string::npos) {
+    return refuse(400, "ESLURM_INVALID_JOB_TEXT", "the script holds a zero byte");
   }
   if (!spec.batch && !spec.array.empty()) {
     return refuse(400, "ESLURM_INVALID_ARRAY", "only batch jobs can be arrays");
@@ -225,6 +334,11 @@ Answer<Job> Engine::check(const Caller& caller, api::JobSpec spec, const Job* ch
   if (!job.spec.array.empty()) {
     auto array = core::parse_array(job.spec.array);
     if (!array) return refuse(400, "ESLURM_INVALID_ARRAY", array.error().message);
+    if (array->tasks.back() >= settings_.limits.array_size) {
+      return refuse(400, "ESLURM_INVALID_ARRAY",
+                    fmt::format("array index {} is not below limits.max_array_size, {}",
+                                array->tasks.back(), settings_.limits.array_size));
+    }
     job.waiting = std::move(*array);
   }
   if (!core::ever_fits(ledger_.cluster(), job.shape)) {
@@ -283,14 +397,13 @@ Job& Engine::add(Job job) {
     job.info.array_max = tasks.back();
     job.info.array_step = tasks.size() > 1 ? tasks[1] - tasks[0] : 1;
   }
-  if (job.spec.batch) {
-    require(store_.save_payload(job.payload, {std::exchange(job.spec.script, {}),
-                                              std::exchange(job.spec.environment, {})}));
-  }
-  job.spec.environment.clear();
+  Payload payload{std::exchange(job.spec.script, {}), std::exchange(job.spec.environment, {}),
+                  std::exchange(job.spec.arguments, {})};
+  if (job.spec.batch) require(store_.save_payload(job.payload, Uid(job.info.uid), payload));
   resolve_paths(job);
   const JobId id = job.id();
   Job& added = jobs_.emplace(id, std::move(job)).first->second;
+  if (counts_) (*counts_)[added.info.uid] += elements(added);
   save(added);
   dependencies_changed_ = dependencies_changed_ || !added.dependencies.empty();
   schedule_needed_ = true;
@@ -301,6 +414,9 @@ Answer<api::Submitted> Engine::submit(const Caller& caller, api::JobSpec spec) {
   spec.batch = true;
   auto job = check(caller, std::move(spec));
   if (!job) return tl::make_unexpected(job.error());
+  if (const auto room = check_queue(caller, *job); !room) {
+    return tl::make_unexpected(room.error());
+  }
   return api::Submitted{add(std::move(*job)).info.id};
 }
 
@@ -308,6 +424,9 @@ Answer<JobId> Engine::allocate(const Caller& caller, api::JobSpec spec, Granted 
   spec.batch = false;
   auto job = check(caller, std::move(spec));
   if (!job) return tl::make_unexpected(job.error());
+  if (const auto room = check_queue(caller, *job); !room) {
+    return tl::make_unexpected(room.error());
+  }
   if (job->spec.immediate && job->spec.immediate_s <= 1 &&
       !core::place_by_scan(ledger_.cluster(), job->shape, *policy_)) {
     return refuse(409, "ESLURM_NODES_BUSY", "there is no room now");

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "api/json.hpp"
+#include "base/size.hpp"
 #include "core/explain.hpp"
 #include "core/placement.hpp"
 #include "engine/engine.hpp"
@@ -56,9 +57,10 @@ Answer<std::string> Engine::list(const Caller& caller, const std::string& id,
     if (!named) return tl::make_unexpected(named.error());
     query.id = named->head.value();
   }
-  auto over = require_value(store_.query(query, false));
-  api::JobListWriter list(over.size() + jobs_.size(), brief);
-  for (api::JobInfo& job : over) {
+  auto over = store_.query(query, false);
+  if (!over) return try_again(over.error());
+  api::JobListWriter list(over->size() + jobs_.size(), brief);
+  for (api::JobInfo& job : *over) {
     if (!user.empty() && job.user != user) continue;
     redact(caller, job);
     list.add(job);
@@ -92,10 +94,13 @@ Answer<api::JobInfo> Engine::show(const Caller& caller, const std::string& id) {
     if (auto why = wait_sentence(*job); !why.empty()) info.reason_detail = std::move(why);
   } else {
     const auto over = store_.load(wanted);
+    if (!over && over.error().code == Error::Code::unavailable) return try_again(over.error());
     if (!over) return refuse(404, "ESLURM_INVALID_JOB_ID", over.error().message);
     info = over->info;
   }
-  info.steps = require_value(store_.steps(wanted));
+  auto steps = store_.steps(wanted);
+  if (!steps) return try_again(steps.error());
+  info.steps = std::move(*steps);
   redact(caller, info);
   return info;
 }
@@ -105,8 +110,14 @@ Answer<std::string> Engine::script(const Caller& caller, const std::string& id) 
   if (!info) return tl::make_unexpected(info.error());
   if (!owns(caller, *info)) return refuse(403, "ESLURM_ACCESS_DENIED", "the job is not yours");
   const auto job = store_.load(JobId(info->id));
-  if (!job) return refuse(404, "ESLURM_INVALID_JOB_ID", job.error().message);
+  if (!job) {
+    if (job.error().code != Error::Code::not_found) return try_again(job.error());
+    return refuse(404, "ESLURM_INVALID_JOB_ID", job.error().message);
+  }
   const auto payload = store_.payload(job->payload);
+  if (!payload && payload.error().code == Error::Code::unavailable) {
+    return try_again(payload.error());
+  }
   if (!payload) return refuse(404, "ESLURM_JOB_SCRIPT_MISSING", payload.error().message);
   return payload->script;
 }
@@ -115,8 +126,9 @@ void Engine::wait(const Caller& caller, const std::string& id, Ended ended) {
   auto info = show(caller, id);
   if (!info) return ended(tl::make_unexpected(info.error()));
   const auto named = parse_id(caller, id);
-  const auto facts = require_value(store_.facts(named->head, named->task));
-  if (facts && facts->ended) return ended(*info);
+  const auto facts = store_.facts(named->head, named->task);
+  if (!facts) return ended(try_again(facts.error()));
+  if (*facts && (*facts)->ended) return ended(*info);
   waiting_[named->record].push_back(
       [this, caller, ended = std::move(ended)](Answer<api::JobInfo> last) {
         if (last) redact(caller, *last);
@@ -169,8 +181,9 @@ Answer<api::WhyInfo> Engine::why(const Caller& caller, const std::string& id) {
 
 Answer<std::vector<api::JobInfo>> Engine::accounting(const Caller& caller, AccountingQuery query) {
   if (const auto fine = admit(caller); !fine) return tl::make_unexpected(fine.error());
-  auto jobs = require_value(store_.query(query, true));
-  for (api::JobInfo& job : jobs) {
+  auto jobs = store_.query(query, true);
+  if (!jobs) return try_again(jobs.error());
+  for (api::JobInfo& job : *jobs) {
     // What runs is fresher in memory.
     if (const Job* live = find(JobId(job.id))) {
       auto steps = std::move(job.steps);
@@ -179,7 +192,7 @@ Answer<std::vector<api::JobInfo>> Engine::accounting(const Caller& caller, Accou
     }
     redact(caller, job);
   }
-  return jobs;
+  return std::move(*jobs);
 }
 
 api::ClusterInfo Engine::cluster_info() const {
@@ -263,6 +276,16 @@ api::ClusterInfo Engine::cluster_info() const {
       {"AliquotFaultDomain", settings_.fault_domain},
       {"AliquotEscape", settings_.escape},
   };
+  const Limits& limits = settings_.limits;
+  info.config["MaxArraySize"] = std::to_string(limits.array_size);
+  info.config["MaxJobCount"] = std::to_string(limits.job_count);
+  info.config["MaxSubmitJobsPerUser"] = std::to_string(
+      limits.jobs_per_user.value_or(std::max<std::int64_t>(limits.job_count / 2, 1)));
+  info.config["AliquotMaxScriptSize"] = format_size(limits.script);
+  info.config["AliquotMaxEnvironmentSize"] = format_size(limits.environment);
+  if (settings_.purge_after) {
+    info.config["PurgeJobAfter"] = fmt::format("{} sec", *settings_.purge_after / seconds(1));
+  }
   if (settings_.gpus_per_user) {
     info.config["MaxGpusPerUser"] = std::to_string(*settings_.gpus_per_user);
   }

@@ -47,6 +47,8 @@ class ExecutorEvents {
   virtual void on_ended(const node::ExitRecord& record) = 0;
   // Nothing of it ever ran; why is for people, empty after a crash of the daemon.
   virtual void on_never_started(JobId job, std::int64_t attempt, const std::string& why) = 0;
+  // Nor did it, for want of something that may come back, room on the disk.
+  virtual void on_postponed(JobId job, std::int64_t attempt, const std::string& why) = 0;
   // How it is held to what it was granted, once that is known.
   virtual void on_enforced(JobId job, std::int64_t attempt, const std::string& words) = 0;
   // It ran, and how it ended nobody knows. Nothing of it is left.

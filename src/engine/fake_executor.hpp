@@ -18,13 +18,15 @@ class FakeExecutor final : public Executor {
     StartOrder order;
     std::optional<node::ExitRecord> over;  // known to the machine, perhaps not yet to the engine
     bool cancelled = false;
+    bool told = false;
   };
 
   void listen(ExecutorEvents* events) { events_ = events; }
 
   void start(StartOrder order) override {
     starts.push_back(order.job.id);
-    runs[{order.job.id, order.job.restarts}] = {std::move(order), std::nullopt, false};
+    std::erase_if(runs, [&](const auto& one) { return one.first.first == order.job.id; });
+    runs[{order.job.id, order.job.restarts}] = {std::move(order), std::nullopt, false, false};
   }
   void adopt(const Job& job) override { adopted.insert({job.info.id, job.info.restarts}); }
   void command(JobId job, const node::Command& command) override {
@@ -52,9 +54,11 @@ class FakeExecutor final : public Executor {
     record.attempt = job.info.restarts;
     ending.push_back(record);
   }
+  // How it ended stays known until then, as exit.json does.
   void forget(const node::Run& run, Uid) override {
     forgotten.insert(run.job.value());
     forgotten_runs.push_back(run);
+    runs.erase({run.job.value(), run.attempt});
   }
   [[nodiscard]] std::string fence() const override { return "none: a fake"; }
 
@@ -73,13 +77,17 @@ class FakeExecutor final : public Executor {
   // What the machine knows and the engine does not.
   void deliver() {
     for (const auto& key : std::exchange(adopted, {})) {
-      if (!runs.contains(key)) events_->on_never_started(JobId(key.first), key.second, "");
+      const auto run = runs.find(key);
+      if (run == runs.end()) {
+        events_->on_never_started(JobId(key.first), key.second, "");
+      } else {
+        run->second.told = false;
+      }
     }
     for (auto& [key, run] : runs) {
-      if (run.over) events_->on_ended(*run.over);
+      if (run.over && !std::exchange(run.told, true)) events_->on_ended(*run.over);
     }
     for (const auto& record : std::exchange(ending, {})) events_->on_ended(record);
-    std::erase_if(runs, [](const auto& one) { return one.second.over.has_value(); });
   }
 
   std::map<std::pair<std::int64_t, std::int64_t>, Run> runs;  // by id and attempt

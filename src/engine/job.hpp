@@ -31,18 +31,19 @@ struct RunTime {
 
 struct Job {
   api::JobInfo info;  // as its owner sees it, but for the steps; state is a name for `state`
-  api::JobSpec spec;  // without script and environment: those wait in the store
+  api::JobSpec spec;  // without script, arguments and environment: those wait in the store
   core::JobState state = core::JobState::pending;
   Hold hold = Hold::none;
   Ending ending = Ending::none;
   std::string mark;          // of its processes, while it runs
-  std::int64_t payload = 0;  // whose script and environment it has: an element's are its array's
+  std::int64_t payload = 0;  // whose script and so on it has: an element's are its array's
   RunTime run_time;          // while it runs
   std::string unfit;         // why it cannot run on the machine as it is now
 
   // Read from the above whenever it comes from outside or from the store.
   core::Dependencies dependencies;
   core::DependencyState dependency_state;
+  WallTime not_before;      // after a start that was postponed
   core::ArraySpec waiting;  // elements of an array that have not started
   core::Request request;
   core::Shape shape;
@@ -60,6 +61,7 @@ struct Job {
 struct Payload {
   std::string script;
   std::vector<std::string> environment;
+  std::vector<std::string> arguments;
 };
 
 }  // namespace aliquot::engine

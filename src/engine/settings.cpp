@@ -98,11 +98,38 @@ TomlReader library_into(std::string& to) {
     return {};
   };
 }
-TomlReader size_into(std::optional<Bytes>& to) {
+template <class T>  // Bytes, or an optional of them
+TomlReader size_into(T& to) {
   return [&to](const TomlPlace& place) -> Result<void> {
     to = TRY(place.size());
     return {};
   };
+}
+TomlReader optional_into(std::optional<std::int64_t>& to) {
+  return [&to](const TomlPlace& place) -> Result<void> {
+    to = TRY(place.number(1, 1'000'000));
+    return {};
+  };
+}
+TomlReader optional_into(std::optional<Millis>& to) {
+  return [&to](const TomlPlace& place) -> Result<void> {
+    to = TRY(place.span());
+    return {};
+  };
+}
+
+TomlReader limits_into(Settings& settings) {
+  Limits& limits = settings.limits;
+  return toml_table(
+      {{"max_job_count", number_into(limits.job_count, 1'000'000)},
+       {"max_submit_jobs_per_user", optional_into(limits.jobs_per_user)},
+       {"max_array_size", number_into(limits.array_size, 100'001)},
+       {"max_dependencies", number_into(limits.dependencies, 1'000)},
+       {"max_script_size", size_into(limits.script)},
+       {"max_environment_size", size_into(limits.environment)},
+       {"max_stored_per_user", size_into(limits.stored_per_user)},
+       {"max_connections", number_into(settings.connections, 1'000'000)},
+       {"max_connections_per_user", number_into(settings.connections_per_user, 1'000'000)}});
 }
 
 }  // namespace
@@ -143,18 +170,16 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
                        {"library", library_into(settings.library)}})},
           {"schedule", toml_table({{"policy", one_of(settings.policy, policies)}})},
           {"jobs", toml_table({{"memory_per_cpu", size_into(settings.memory_per_cpu)},
-                               {"gpus_per_user",
-                                [&](const TomlPlace& place) -> Result<void> {
-                                  settings.gpus_per_user = TRY(place.number(1, 1'000'000));
-                                  return {};
-                                }},
+                               {"gpus_per_user", optional_into(settings.gpus_per_user)},
                                {"processes",
                                 [&](const TomlPlace& place) -> Result<void> {
                                   settings.processes = TRY(place.number(0, 4'194'304));
                                   return {};
                                 }},
                                {"kill_wait", span_into(settings.kill_wait)},
-                               {"min_job_age", span_into(settings.min_job_age)}})},
+                               {"min_job_age", span_into(settings.min_job_age)},
+                               {"purge_after", optional_into(settings.purge_after)}})},
+          {"limits", limits_into(settings)},
           {"monitor", toml_table({{"interval", span_into(settings.sample_interval)},
                                   {"idle_interval", span_into(settings.idle_sample_interval)},
                                   {"stale_after", span_into(settings.stale_after)}})},
@@ -164,6 +189,48 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
           {"partition", [&](const TomlPlace& place) { return read_partitions(place, settings); }},
       }));
   return settings;
+}
+
+Reloaded reload_settings(Settings& current, const Settings& next) {
+  Reloaded reloaded;
+  const auto live = [&](std::string_view name, auto member) {
+    if (current.*member == next.*member) return;
+    current.*member = next.*member;
+    reloaded.changed.emplace_back(name);
+  };
+  const auto fixed = [&](std::string_view name, auto member) {
+    if (current.*member != next.*member) reloaded.needs_restart.emplace_back(name);
+  };
+  fixed("cluster.name", &Settings::cluster);
+  fixed("node.name", &Settings::node);
+  fixed("node.cpus", &Settings::cpus);
+  fixed("node.memory", &Settings::memory);
+  live("partition", &Settings::partitions);
+  fixed("schedule.policy", &Settings::policy);
+  fixed("gpu.compute_overcommit", &Settings::compute_limit);
+  fixed("gpu.mps_per_gpu", &Settings::mps_per_gpu);
+  fixed("gpu.shards_per_gpu", &Settings::shards_per_gpu);
+  fixed("gpu.simulate", &Settings::simulate);
+  fixed("enforce.enabled", &Settings::enforce);
+  fixed("enforce.fault_domain", &Settings::fault_domain);
+  fixed("enforce.strict", &Settings::strict);
+  fixed("enforce.escape", &Settings::escape);
+  live("enforce.watch_ms", &Settings::watch_interval);
+  fixed("enforce.library", &Settings::library);
+  live("jobs.memory_per_cpu", &Settings::memory_per_cpu);
+  live("jobs.gpus_per_user", &Settings::gpus_per_user);
+  fixed("jobs.kill_wait", &Settings::kill_wait);
+  live("jobs.min_job_age", &Settings::min_job_age);
+  live("jobs.purge_after", &Settings::purge_after);
+  live("limits", &Settings::limits);
+  fixed("limits.max_connections", &Settings::connections);
+  fixed("limits.max_connections_per_user", &Settings::connections_per_user);
+  live("monitor.interval", &Settings::sample_interval);
+  live("monitor.idle_interval", &Settings::idle_sample_interval);
+  live("monitor.stale_after", &Settings::stale_after);
+  live("log.level", &Settings::log_level);
+  fixed("log.file", &Settings::log_file);
+  return reloaded;
 }
 
 Result<Settings> load_settings(const std::string& path) {

@@ -22,6 +22,22 @@ struct Partition {
   bool up = true;
   TimeLimit max_time = kUnlimited;
   TimeLimit default_time = kUnlimited;  // for jobs that say none; never over max_time
+
+  friend bool operator==(const Partition&, const Partition&) = default;
+};
+
+// What may be asked of the daemon, so that nobody's requests exhaust it. Slurm's names and defaults
+// where it has them.
+struct Limits {
+  std::int64_t job_count = 10'000;                 // MaxJobCount: waiting and running, all users'
+  std::optional<std::int64_t> jobs_per_user = {};  // MaxSubmitJobs; absent: half of job_count
+  std::int64_t array_size = 1'001;                 // MaxArraySize: one more than the last index
+  std::int64_t dependencies = 1'000;               // of one job
+  Bytes script = mib(4);                           // max_script_size
+  Bytes environment = mib(2);        // with the arguments: the kernel starts no program with more
+  Bytes stored_per_user = mib(256);  // scripts, environments and arguments that are kept
+
+  friend bool operator==(const Limits&, const Limits&) = default;
 };
 
 struct Settings {
@@ -54,7 +70,11 @@ struct Settings {
   // Processes and threads of one job. Absent: 15 % of what the machine can have; 0: no limit.
   std::optional<std::int64_t> processes = {};
   Millis kill_wait = seconds(30);
-  Millis min_job_age = seconds(300);  // for which what is over stays in squeue's sight
+  Millis min_job_age = seconds(300);       // for which what is over stays in squeue's sight
+  std::optional<Millis> purge_after = {};  // after which it leaves sacct's; absent: never
+  Limits limits = {};
+  std::int64_t connections = 8192;
+  std::int64_t connections_per_user = 2048;
 
   Millis sample_interval = seconds(1);        // while jobs run
   Millis idle_sample_interval = seconds(10);  // while none does
@@ -63,6 +83,14 @@ struct Settings {
   std::string log_level = "info";
   std::string log_file = {};  // empty: stderr
 };
+
+// Takes over what can change while the daemon runs; by their names in the file what did change, and
+// what is different but needs a restart.
+struct Reloaded {
+  std::vector<std::string> changed;
+  std::vector<std::string> needs_restart;
+};
+Reloaded reload_settings(Settings& current, const Settings& next);
 
 // `name` stands in messages: "/etc/aliquot/aliquot.toml:7: …".
 Result<Settings> parse_settings(std::string_view text, std::string_view name);

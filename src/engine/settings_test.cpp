@@ -88,7 +88,7 @@ TEST(Settings, AMistakeIsNamedWithItsLine) {
   EXPECT_EQ(
       complaint("\n[jobs]\nkill_wiat = 3\n"),
       "x.toml:3: jobs.kill_wiat: there is no such setting; known here: gpus_per_user, kill_wait, "
-      "memory_per_cpu, min_job_age");
+      "memory_per_cpu, min_job_age, processes, purge_after");
   EXPECT_EQ(complaint("[gpu]\nmps_per_gpu = \"many\"\n"),
             "x.toml:2: gpu.mps_per_gpu: expected a whole number from 1 to 1000000");
   EXPECT_EQ(complaint("[schedule]\npolicy = \"magic\"\n").substr(0, 40),
@@ -106,6 +106,75 @@ TEST(Settings, AMistakeIsNamedWithItsLine) {
             "x.toml:2: enforce.library: expected a full path without spaces, colons and '$'");
   EXPECT_EQ(complaint("cluster = 3\n"), "x.toml:1: cluster: expected a table: [cluster]");
   EXPECT_EQ(complaint("[node\n").substr(0, 9), "x.toml:1:");
+}
+
+// A setting that nobody thought of here would be dropped in silence.
+TEST(Settings, EachIsTakenOverOrNeedsARestart) {
+  const auto next = parse_settings(R"(
+[cluster]
+name = "other"
+[node]
+name = "n"
+cpus = 3
+memory = "1G"
+[gpu]
+simulate = "h200:1"
+mps_per_gpu = 7
+shards_per_gpu = 7
+compute_overcommit = 2
+[enforce]
+enabled = false
+fault_domain = "gpu"
+strict = true
+escape = "report"
+watch_ms = 77
+library = "/opt/l.so"
+[schedule]
+policy = "least-occupied"
+[jobs]
+memory_per_cpu = "4G"
+gpus_per_user = 2
+kill_wait = 10
+min_job_age = 5
+purge_after = "30-0"
+[limits]
+max_job_count = 20
+max_submit_jobs_per_user = 5
+max_array_size = 11
+max_dependencies = 3
+max_script_size = "1K"
+max_environment_size = "1K"
+max_stored_per_user = "1M"
+max_connections = 100
+max_connections_per_user = 10
+[monitor]
+interval = 2
+idle_interval = 60
+stale_after = 90
+[log]
+level = "debug"
+file = "/tmp/log"
+[[partition]]
+name = "short"
+)",
+                                   "x.toml");
+  ASSERT_TRUE(next) << next.error().message;
+  Settings current;
+  const auto reloaded = reload_settings(current, *next);
+  EXPECT_EQ(reloaded.changed,
+            (std::vector<std::string>{"partition", "enforce.watch_ms", "jobs.memory_per_cpu",
+                                      "jobs.gpus_per_user", "jobs.min_job_age", "jobs.purge_after",
+                                      "limits", "monitor.interval", "monitor.idle_interval",
+                                      "monitor.stale_after", "log.level"}));
+  EXPECT_EQ(reloaded.changed.size() + reloaded.needs_restart.size(), 29U);
+  EXPECT_EQ(current.limits, next->limits);
+  EXPECT_EQ(current.limits.jobs_per_user, 5);
+  EXPECT_EQ(current.purge_after, days(30));
+  EXPECT_EQ(current.kill_wait, seconds(30));
+  EXPECT_EQ(current.cluster, "aliquot");
+  const auto again = reload_settings(current, *next);
+  EXPECT_TRUE(again.changed.empty());
+  EXPECT_EQ(again.needs_restart, reloaded.needs_restart);
 }
 
 }  // namespace

@@ -7,7 +7,9 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <utility>
 
 #include "node/environment.hpp"
@@ -25,6 +27,11 @@ constexpr Millis kLoginPatience = seconds(10);
 constexpr Millis kKillPatience = seconds(5);
 // How long a stepd may take longer than the job may to end.
 constexpr Millis kStepdPatience = seconds(5);
+
+// By the words, which come through stepd as well.
+bool is_want_of_room(const std::string& why) {
+  return why.ends_with(std::strerror(ENOSPC)) || why.ends_with(std::strerror(EDQUOT));
+}
 
 }  // namespace
 
@@ -183,8 +190,10 @@ void StepdExecutor::start(StartOrder order) {
       }
       if (watched(run) != nullptr) watches_.erase(run.job);
       let_go(run, user);
+      const std::string& why = stepd.error().message;
       deliver([&](ExecutorEvents& events) {
-        events.on_never_started(run.job, run.attempt, stepd.error().message);
+        if (is_want_of_room(why)) return events.on_postponed(run.job, run.attempt, why);
+        events.on_never_started(run.job, run.attempt, why);
       });
     });
   });

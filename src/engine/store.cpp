@@ -4,7 +4,9 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <spdlog/spdlog.h>
+#include <sqlite3.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -15,7 +17,7 @@
 namespace aliquot::engine {
 namespace {
 
-constexpr int kSchema = 1;
+constexpr int kSchema = 2;
 
 // `info` and `spec` are JSON of the API's types, so that fields can be added without a new schema;
 // what is searched for has a column beside it.
@@ -57,6 +59,19 @@ CREATE TABLE payloads(
 );
 )";
 
+// 1 to 2: whose they are and how large, and arguments, which were in `spec`.
+constexpr const char* kToSecond = R"(
+ALTER TABLE payloads ADD COLUMN arguments BLOB NOT NULL DEFAULT x'';
+ALTER TABLE payloads ADD COLUMN uid INTEGER;
+ALTER TABLE payloads ADD COLUMN size INTEGER NOT NULL DEFAULT 0;
+UPDATE payloads SET uid = (SELECT uid FROM jobs WHERE jobs.id = payloads.id),
+  size = length(script) + length(environment);
+CREATE INDEX payloads_uid ON payloads(uid, size);
+)";
+
+// The highest id there was, once rows are purged.
+constexpr const char* kLastIdNote = "last id";
+
 // K=V have no NUL in them.
 std::string join(const std::vector<std::string>& parts) {
   std::string out;
@@ -87,6 +102,7 @@ struct Store::Database {
   SQLite::Database db;
   std::map<std::string, SQLite::Statement> statements;
   bool dirty = false;
+  std::optional<Error> spoilt;  // by the first change that failed
 
   explicit Database(const std::string& path)
       : db(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOFOLLOW) {}
@@ -97,7 +113,7 @@ struct Store::Database {
     if (found == statements.end()) {
       found = statements.try_emplace(sql, db, sql).first;
     }
-    found->second.reset();
+    (void)found->second.tryReset();  // it says again how the last use failed
     found->second.clearBindings();
     return found->second;
   }
@@ -135,6 +151,20 @@ auto guarded(Function&& function) -> decltype(function()) {
   }
 }
 
+// Changes. SQLite may have ended the transaction of one that failed: what came after it would be
+// kept alone.
+template <class Database, class Function>
+Result<void> changing(Database& database, Function&& function) {
+  if (database.spoilt) return tl::make_unexpected(*database.spoilt);
+  const Result<void> done = guarded([&]() -> Result<void> {
+    database.begin();
+    function();
+    return {};
+  });
+  if (!done) database.spoilt = done.error();
+  return done;
+}
+
 Result<Job> read_job(SQLite::Statement& row) {
   Job job;
   job.info = TRY(api::from_json<api::JobInfo>(row.getColumn(0).getString()));
@@ -154,7 +184,7 @@ Result<Job> read_job(SQLite::Statement& row) {
   }
   if (!row.getColumn(7).isNull()) {
     job.run_time = {row.getColumn(7).getString(), MonoTime(row.getColumn(8).getInt64()),
-               Millis(row.getColumn(9).getInt64())};
+                    Millis(row.getColumn(9).getInt64())};
   }
   return job;
 }
@@ -181,9 +211,10 @@ Result<Store> Store::open(const std::filesystem::path& path) {
                   "the state database is of version {}, this program knows {}: use a newer one",
                   version, kSchema);
     }
-    if (version == 0) {
+    if (version < kSchema) {
       SQLite::Transaction transaction(db);
-      db.exec(kCreate);
+      if (version == 0) db.exec(kCreate);
+      db.exec(kToSecond);
       db.exec("PRAGMA user_version = " + std::to_string(kSchema));
       transaction.commit();
     }
@@ -203,25 +234,24 @@ Store& Store::operator=(Store&&) noexcept = default;
 Store::~Store() = default;
 
 Result<std::int64_t> Store::last_id() {
+  const auto purged = TRY(note(kLastIdNote));
   return guarded([&]() -> Result<std::int64_t> {
     auto& query = database_->prepared(
         "SELECT max(ifnull((SELECT max(id) FROM jobs), 0), ifnull((SELECT max(id) FROM "
         "unreadable), "
         "0))");
     query.executeStep();
-    return query.getColumn(0).getInt64();
+    return std::max(query.getColumn(0).getInt64(), parse_digits(purged.value_or("")).value_or(0));
   });
 }
 
 Result<void> Store::save_note(const std::string& name, const std::optional<std::string>& text) {
-  return guarded([&]() -> Result<void> {
-    database_->begin();
+  return changing(*database_, [&] {
     auto& query = database_->prepared(text ? "INSERT OR REPLACE INTO notes VALUES(?,?)"
                                            : "DELETE FROM notes WHERE name = ?");
     query.bind(1, name);
     if (text) query.bind(2, *text);
     query.exec();
-    return {};
   });
 }
 
@@ -235,8 +265,7 @@ Result<std::optional<std::string>> Store::note(const std::string& name) {
 }
 
 Result<void> Store::save(const Job& job) {
-  return guarded([&]() -> Result<void> {
-    database_->begin();
+  return changing(*database_, [&] {
     auto& query = database_->prepared(
         "INSERT OR REPLACE INTO jobs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
     const api::JobInfo& info = job.info;
@@ -259,48 +288,45 @@ Result<void> Store::save(const Job& job) {
     query.bind(16, api::to_json(info));
     query.bind(17, api::to_json(job.spec));
     query.exec();
-    return {};
   });
 }
 
-Result<void> Store::save_payload(std::int64_t id, const Payload& payload) {
-  return guarded([&]() -> Result<void> {
-    database_->begin();
-    auto& query = database_->prepared("INSERT OR REPLACE INTO payloads VALUES(?,?,?)");
+Result<void> Store::save_payload(std::int64_t id, Uid uid, const Payload& payload) {
+  return changing(*database_, [&] {
+    auto& query = database_->prepared("INSERT OR REPLACE INTO payloads VALUES(?,?,?,?,?,?)");
     const std::string environment = join(payload.environment);
+    const std::string arguments = join(payload.arguments);
+    const std::size_t size = payload.script.size() + environment.size() + arguments.size();
     query.bind(1, id);
     query.bind(2, payload.script.data(), static_cast<int>(payload.script.size()));
     query.bind(3, environment.data(), static_cast<int>(environment.size()));
+    query.bind(4, arguments.data(), static_cast<int>(arguments.size()));
+    query.bind(5, static_cast<std::int64_t>(uid.value()));
+    query.bind(6, static_cast<std::int64_t>(size));
     query.exec();
-    return {};
   });
 }
 
 Result<void> Store::save_step(const api::StepInfo& step) {
-  return guarded([&]() -> Result<void> {
-    database_->begin();
+  return changing(*database_, [&] {
     auto& query = database_->prepared("INSERT OR REPLACE INTO steps VALUES(?,?,?)");
     query.bind(1, step.job_id);
     query.bind(2, step.id);
     query.bind(3, api::to_json(step));
     query.exec();
-    return {};
   });
 }
 
 Result<void> Store::drop_steps(JobId id) {
-  return guarded([&]() -> Result<void> {
-    database_->begin();
+  return changing(*database_, [&] {
     auto& query = database_->prepared("DELETE FROM steps WHERE job = ?");
     query.bind(1, id.value());
     query.exec();
-    return {};
   });
 }
 
 Result<void> Store::save_run(JobId id, const std::optional<RunTime>& run) {
-  return guarded([&]() -> Result<void> {
-    database_->begin();
+  return changing(*database_, [&] {
     auto& query = database_->prepared(run ? "INSERT OR REPLACE INTO runs VALUES(?,?,?,?)"
                                           : "DELETE FROM runs WHERE job = ?");
     query.bind(1, id.value());
@@ -310,7 +336,6 @@ Result<void> Store::save_run(JobId id, const std::optional<RunTime>& run) {
       query.bind(4, run->before.value());
     }
     query.exec();
-    return {};
   });
 }
 
@@ -350,12 +375,14 @@ Result<Job> Store::load(JobId id) {
 
 Result<Payload> Store::payload(std::int64_t id) {
   return guarded([&]() -> Result<Payload> {
-    auto& query = database_->prepared("SELECT script, environment FROM payloads WHERE id = ?");
+    auto& query =
+        database_->prepared("SELECT script, environment, arguments FROM payloads WHERE id = ?");
     query.bind(1, id);
     if (!query.executeStep()) {
       return fail(Error::Code::not_found, "the script of job {} is no longer kept", id);
     }
-    return Payload{blob(query.getColumn(0)), unjoin(blob(query.getColumn(1)))};
+    return Payload{blob(query.getColumn(0)), unjoin(blob(query.getColumn(1))),
+                   unjoin(blob(query.getColumn(2)))};
   });
 }
 
@@ -454,41 +481,80 @@ Result<std::optional<core::DependencyFacts>> Store::facts(JobId id,
   });
 }
 
-Result<bool> Store::has_earlier(Uid uid, const std::string& name, JobId before) {
-  return guarded([&]() -> Result<bool> {
-    auto& query = database_->prepared(
-        "SELECT 1 FROM jobs WHERE over = 0 AND uid = ? AND name = ? AND ifnull(array, id) < ? "
-        "LIMIT 1");
+Result<Bytes> Store::stored_for(Uid uid) {
+  return guarded([&]() -> Result<Bytes> {
+    auto& query = database_->prepared("SELECT sum(size) FROM payloads WHERE uid = ?");
     query.bind(1, static_cast<std::int64_t>(uid.value()));
-    query.bind(2, name);
-    query.bind(3, before.value());
-    return query.executeStep();
+    query.executeStep();
+    return Bytes(query.getColumn(0).getInt64());
   });
 }
 
+Result<std::int64_t> Store::purge(WallTime over_before, std::int64_t most,
+                                  const std::function<bool(JobId)>& needed) {
+  std::vector<std::int64_t> old;
+  TRY(guarded([&]() -> Result<void> {
+    // An array goes when all of it may.
+    auto& query = database_->prepared(
+        "SELECT id, ifnull(array, id) FROM jobs WHERE over = 1 AND ended < ?1 AND (array IS NULL "
+        "OR NOT EXISTS (SELECT 1 FROM jobs AS other WHERE other.array = jobs.array "
+        "AND (other.over = 0 OR other.ended >= ?1))) ORDER BY ended");
+    query.bind(1, over_before.ms());
+    while (std::ssize(old) < most && query.executeStep()) {
+      const std::int64_t id = query.getColumn(0).getInt64();
+      if (!needed(JobId(id)) && !needed(JobId(query.getColumn(1).getInt64()))) old.push_back(id);
+    }
+    return {};
+  }));
+  if (old.empty()) return 0;
+  // Its number is not given again.
+  TRY(save_note(kLastIdNote, std::to_string(TRY(last_id()))));
+  TRY(changing(*database_, [&] {
+    for (const std::int64_t id : old) {
+      for (const char* sql : {"DELETE FROM steps WHERE job = ?", "DELETE FROM jobs WHERE id = ?"}) {
+        auto& query = database_->prepared(sql);
+        query.bind(1, id);
+        query.exec();
+      }
+    }
+  }));
+  return std::ssize(old);
+}
+
 Result<void> Store::drop_payloads(WallTime over_since) {
-  return guarded([&]() -> Result<void> {
-    database_->begin();
+  return changing(*database_, [&] {
     auto& query = database_->prepared(
         "DELETE FROM payloads WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.payload = "
         "payloads.id AND (over = 0 OR ended > ?))");
     query.bind(1, over_since.ms());
     query.exec();
-    return {};
   });
 }
 
 bool Store::dirty() const { return database_->dirty; }
 
 Result<void> Store::commit() {
+  if (database_->spoilt) return tl::make_unexpected(*database_->spoilt);
   if (!database_->dirty) return {};
-  return guarded([&]() -> Result<void> {
+  const Result<void> done = guarded([&]() -> Result<void> {
     // A reader left open would keep the log from being written back.
-    for (auto& [sql, statement] : database_->statements) statement.reset();
+    for (auto& [sql, statement] : database_->statements) statement.tryReset();
     database_->prepared("COMMIT").exec();
     database_->dirty = false;
     return {};
   });
+  if (!done) database_->spoilt = done.error();
+  return done;
+}
+
+void Store::rollback() {
+  for (auto& [sql, statement] : database_->statements) statement.tryReset();
+  // Some errors have ended the transaction already.
+  if (sqlite3_get_autocommit(database_->db.getHandle()) == 0) {
+    (void)database_->db.tryExec("ROLLBACK");
+  }
+  database_->dirty = false;
+  database_->spoilt.reset();
 }
 
 }  // namespace aliquot::engine

@@ -1,12 +1,14 @@
 // Every job there is and was, in SQLite. One connection, one thread. Changes gather in a
 // transaction that commit() ends: whatever is told to a user or done to the machine comes after it.
 //
-// Errors of the disk are fatal for the caller: what is in memory is then ahead of what is on
-// record, and only a fresh start from the record is sure to be right.
+// The first change that fails (a full disk, an I/O error) spoils the transaction: every further
+// change and commit() fail with the same error until rollback(), so that nothing of it is kept by
+// halves.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +17,7 @@
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
+#include "base/units.hpp"
 #include "engine/job.hpp"
 
 namespace aliquot::engine {
@@ -38,7 +41,7 @@ class Store {
 
   [[nodiscard]] Result<std::int64_t> last_id();
   Result<void> save(const Job& job);
-  Result<void> save_payload(std::int64_t id, const Payload& payload);
+  Result<void> save_payload(std::int64_t id, Uid uid, const Payload& payload);
   Result<void> save_step(const api::StepInfo& step);
   Result<void> drop_steps(JobId id);
 
@@ -71,18 +74,24 @@ class Store {
   Result<std::optional<JobId>> last_of(Uid uid);
   // Of a job, of an array as a whole, or of one element; nothing if there never was such a job.
   Result<std::optional<core::DependencyFacts>> facts(JobId id, std::optional<std::int64_t> task);
-  // Whether an earlier job of this user and name is left.
-  Result<bool> has_earlier(Uid uid, const std::string& name, JobId before);
+  // Of the payloads that are kept for a user, of jobs that are over too.
+  Result<Bytes> stored_for(Uid uid);
 
   // What is no job's: a text under a name; nothing removes it.
   Result<void> save_note(const std::string& name, const std::optional<std::string>& text);
   Result<std::optional<std::string>> note(const std::string& name);
 
-  // Scripts and environments of what has been over since then.
+  // Payloads of what has been over since then.
   Result<void> drop_payloads(WallTime over_since);
+  // Jobs that were over before then, the oldest first and at most so many at once; but none that
+  // `needed` wants to know of. How many.
+  Result<std::int64_t> purge(WallTime over_before, std::int64_t most,
+                             const std::function<bool(JobId)>& needed);
 
   [[nodiscard]] bool dirty() const;
   Result<void> commit();
+  // Back to what was committed last; the next change begins anew.
+  void rollback();
 
  private:
   struct Database;

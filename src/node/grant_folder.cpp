@@ -28,8 +28,10 @@ int digit(char c) {
   return -1;
 }
 
-std::string uuid_text(const std::uint8_t* bytes) {
-  std::string text = "GPU-";
+constexpr std::string_view kSlice = "MIG-";
+
+std::string uuid_text(const std::uint8_t* bytes, bool slice) {
+  std::string text(slice ? kSlice : "GPU-");
   for (int i = 0; i < 16; ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
     text += fmt::format("{:02x}", bytes[i]);
@@ -57,6 +59,7 @@ Result<aliquot_limits> encode(const GrantSpec& spec) {
       return fail(Error::Code::invalid_argument, "'{}' is not the UUID of a GPU", grant.gpu);
     }
     std::ranges::copy(*uuid, static_cast<std::uint8_t*>(limit.uuid));
+    limit.slice = grant.gpu.value().starts_with(kSlice) ? 1 : 0;
     limit.memory_bytes = static_cast<std::uint64_t>(grant.memory.value());
     limit.compute = static_cast<std::uint32_t>(grant.compute.value());
     if (!grant.lease) continue;
@@ -83,7 +86,7 @@ Result<std::vector<GpuGrant>> decode(const fs::path& path) {
   std::vector<GpuGrant> gpus;
   for (std::uint32_t i = 0; i < limits.gpu_count; ++i) {
     const aliquot_limit& limit = limits.gpus[i];
-    GpuGrant grant{GpuId(uuid_text(static_cast<const std::uint8_t*>(limit.uuid))),
+    GpuGrant grant{GpuId(uuid_text(static_cast<const std::uint8_t*>(limit.uuid), limit.slice != 0)),
                    Bytes(static_cast<std::int64_t>(limit.memory_bytes)), Compute(limit.compute)};
     if (limit.lease != 0 && limit.board[ALIQUOT_PATH_BYTES - 1] == '\0') {
       grant.lease = LeasePlace{static_cast<const char*>(limit.board), limit.lease_slot};

@@ -81,6 +81,20 @@ class GrantFolderTest : public testing::Test {
   fs::path root_;
 };
 
+// A slice has a name of its own: taken for a GPU, neither the library nor the watchdog would find
+// it.
+TEST_F(GrantFolderTest, ASliceIsFoundAgainByItsOwnName) {
+  const GpuId slice("MIG-8178b55f-6126-8f32-0102-030405060708");
+  GrantSpec wanted = spec();
+  wanted.gpus.push_back({slice, gib(5), Compute(1'000)});
+  ASSERT_TRUE(GrantFolder::create(root_, wanted));
+  const auto again = GrantFolder::open(root_, JobId(7));
+  ASSERT_TRUE(again) << again.error().message;
+  ASSERT_EQ(again->gpus().size(), 2U);
+  EXPECT_EQ(again->gpus()[0].gpu, kGpu);
+  EXPECT_EQ(again->gpus()[1].gpu, slice);
+}
+
 TEST_F(GrantFolderTest, LimitsAreOursAndUsageIsTheJobs) {
   const auto folder = GrantFolder::create(root_, spec());
   ASSERT_TRUE(folder) << folder.error().message;

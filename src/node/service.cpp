@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <linux/close_range.h>
-#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
@@ -11,11 +11,16 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <memory>
+#include <mutex>
 #include <string_view>
 #include <utility>
 
 #include "base/text.hpp"
+#include "node/file.hpp"
+#include "node/process.hpp"
 
 namespace aliquot::node {
 
@@ -75,19 +80,46 @@ class Background {
   int pipe_ = -1;
 };
 
-Result<void> open_log(const std::string& name, const std::string& file, const std::string& level) {
-  try {
-    const mode_t mask = ::umask(0077);
-    auto logger =
-        file.empty() ? spdlog::stderr_logger_mt(name) : spdlog::basic_logger_mt(name, file);
-    ::umask(mask);
-    logger->set_level(spdlog::level::from_str(level));
-    logger->flush_on(spdlog::level::info);
-    logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
-    spdlog::set_default_logger(logger);
-  } catch (const std::exception& error) {
-    return fail(Error::Code::unavailable, "cannot log: {}", error.what());
+// A file that can be opened anew while others write to it, and that no program of ours inherits.
+class LogFile final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit LogFile(std::string path) : path_(std::move(path)) {}
+
+  Result<void> open() {
+    Fd file(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
+    if (!file) return system_error(errno, "cannot log to", path_);
+    const std::lock_guard lock(mutex_);
+    file_ = std::move(file);
+    return {};
   }
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t text;
+    formatter_->format(message, text);
+    // On a full disk there is nobody to tell.
+    [[maybe_unused]] const auto written = ::write(file_.get(), text.data(), text.size());
+  }
+  void flush_() override {}
+
+  std::string path_;
+  Fd file_;
+};
+
+Result<void> open_log(const std::string& name, const std::string& file, const std::string& level) {
+  std::shared_ptr<spdlog::sinks::sink> sink;
+  if (file.empty()) {
+    sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  } else {
+    auto opened = std::make_shared<LogFile>(file);
+    TRY(opened->open());
+    sink = std::move(opened);
+  }
+  auto logger = std::make_shared<spdlog::logger>(name, std::move(sink));
+  logger->set_level(spdlog::level::from_str(level));
+  logger->flush_on(spdlog::level::info);
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  spdlog::set_default_logger(std::move(logger));
   return {};
 }
 
@@ -133,6 +165,15 @@ std::optional<int> read_service_options(int argc, char** argv, const Program& pr
     return complain(program.name, fmt::format("what is {}? Try --help", quote(argv[optind])));
   }
   return std::nullopt;
+}
+
+Result<void> reopen_log(const std::string& level) {
+  const auto logger = spdlog::default_logger();
+  logger->set_level(spdlog::level::from_str(level));
+  for (const auto& sink : logger->sinks()) {
+    if (auto* file = dynamic_cast<LogFile*>(sink.get())) TRY(file->open());
+  }
+  return {};
 }
 
 int run_service(const std::string& name, const ServiceOptions& options,

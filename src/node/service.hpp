@@ -37,6 +37,9 @@ struct Program {
 std::optional<int> read_service_options(int argc, char** argv, const Program& program,
                                         ServiceOptions& options);
 
+// The log's file anew, after something has moved it away, and its level. From any thread.
+Result<void> reopen_log(const std::string& level);
+
 // Calls serve, in the background unless told otherwise; the parent waits until serve calls the
 // function it is given, or has ended. An error is said on stderr and in the log. The exit status.
 int run_service(const std::string& name, const ServiceOptions& options,

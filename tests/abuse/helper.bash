@@ -2,12 +2,13 @@
 # users, `games` and `news`.
 load "$(dirname "${BASH_SOURCE[0]}")/../conformance/helper"
 
+# Options of aliquotd.
 start_users() {
   [[ $ENGINE == local ]] || skip "about Aliquot's daemon"
   [[ $EUID -eq 0 ]] || skip "needs root, to be two users"
   command -v setpriv >/dev/null || skip "needs setpriv"
   chmod 755 "$work"
-  start_engine
+  start_engine "$@"
   local user
   for user in games news; do install -d -o "$user" -m 700 "$work/$user"; done
 }
@@ -39,6 +40,19 @@ raw_as() {
 post_as() {
   printf 'POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s' "$2" "${#3}" "$3" | raw_as "$1"
 }
+
+# settings TEXT: prints the option that names a file with them.
+settings() {
+  printf '%s\n' "$1" >"$work/aliquot.toml"
+  echo "--config=$work/aliquot.toml"
+}
+
+# answer_as USER PATH BODY: the status and what is said, on one line.
+answer_as() { post_as "$@" | tr -d '\r' | sed -n -e '1s/^HTTP.1.1 \([0-9]*\).*/\1/p' -e '$p' | tr '\n' ' '; }
+
+# In megabytes; of no use with the sanitizers, which keep what is freed.
+resident() { awk '/^VmRSS/ { print int($2 / 1024) }' "/proc/$daemon/status"; }
+sanitized() { ldd "$ALIQUOT_BIN/aliquotd" | grep -q libasan; }
 
 no_jobs() { [[ -z $(squeue -h) ]]; }
 

@@ -43,11 +43,11 @@ teardown() {
   cd / && rm -rf "${work:?}"
 }
 
-# A daemon with four simulated GPUs; nothing to do for Slurm, whose cluster is up.
+# A daemon with four simulated GPUs, and more options of aliquotd; nothing to do for Slurm, whose cluster is up.
 start_engine() {
   [[ $ENGINE == local ]] || return 0
   [[ -x $ALIQUOT_BIN/aliquotd ]] || skip "aliquotd is not built"
-  "$ALIQUOT_BIN/aliquotd" --foreground --simulate h100:4 --state-dir "$work/state" --socket "$ALIQUOT_SOCKET" \
+  "$ALIQUOT_BIN/aliquotd" --foreground --simulate h100:4 --state-dir "$work/state" --socket "$ALIQUOT_SOCKET" "$@" \
     >"$work/aliquotd.log" 2>&1 3>&- &
   daemon=$!
   eventually listens_or_ended

@@ -12,11 +12,22 @@
 #include <string>
 
 #include "enforce/abi.h"
+#include "enforce/uuid.hpp"
 
 namespace aliquot::enforce::test {
 namespace {
 
 namespace fs = std::filesystem;
+
+TEST(Uuid, NvmlFindsASliceByItsOwnName) {
+  const unsigned char bytes[16] = {0x81, 0x78, 0xb5, 0x5f, 0x61, 0x26, 0x8f, 0x32,
+                                   0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0xff};
+  char text[kUuidText];
+  uuid_text(bytes, false, text);
+  EXPECT_STREQ(text, "GPU-8178b55f-6126-8f32-0102-0304050607ff");
+  uuid_text(bytes, true, text);
+  EXPECT_STREQ(text, "MIG-8178b55f-6126-8f32-0102-0304050607ff");
+}
 
 TEST(FindGrant, TheJobOfAGroup) {
   // v2, v1, with steps and systemd around it.

@@ -337,7 +337,8 @@ void say_refusal(const Voice& voice, std::string_view prefix, const api::ErrorIn
   } else if (error.message.starts_with(kMemory)) {
     voice.error(kMemory);
   } else if (!error.message.empty() && error.message != text && error.code != kUnreachable &&
-             (job.gpu_mem || job.gpu_share || voice.level() > 0)) {
+             (job.gpu_mem || job.gpu_share || voice.level() > 0 ||
+              error.code == "ESLURM_ACCOUNTING_POLICY")) {
     // Slurm has nothing to say about shares; for its own options its one line must do.
     voice.error(error.message);
   }

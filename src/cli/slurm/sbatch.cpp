@@ -67,6 +67,22 @@ int test_only(Daemon& daemon, const api::JobSpec& job, const Voice& voice) {
   return 0;
 }
 
+// A full queue, or a daemon that cannot write its record now: as Slurm's sbatch does, again after
+// 1, 2, … seconds.
+Answer<api::Submitted> post_patiently(Daemon& daemon, const api::JobSpec& job, const Voice& voice) {
+  constexpr unsigned kRetries = 15;
+  const std::string text = api::to_json(job);
+  for (unsigned tries = 0;; ++tries) {
+    auto submitted = daemon.post<api::Submitted>("/v1/jobs", text);
+    if (submitted || submitted.error().code != "EAGAIN" || tries == kRetries) return submitted;
+    if (tries == 0) {
+      voice.error(submitted.error().message);
+      voice.error("Slurm temporarily unable to accept job, sleeping and retrying");
+    }
+    ::sleep(tries + 1);
+  }
+}
+
 int submit(const OptionSet& options, const api::JobSpec& job, const Voice& voice) {
   auto daemon = Daemon::connect();
   if (!daemon) {
@@ -79,7 +95,7 @@ int submit(const OptionSet& options, const api::JobSpec& job, const Voice& voice
   }
   if (options.has("test-only")) return test_only(*daemon, job, voice);
 
-  const auto submitted = daemon->post<api::Submitted>("/v1/jobs", api::to_json(job));
+  const auto submitted = post_patiently(*daemon, job, voice);
   if (!submitted) {
     say_refusal(voice, kFailed, submitted.error(), job);
     return 1;

@@ -142,12 +142,19 @@ int run(int argc, char** argv) {
   }
   if (optind < argc) return say(fmt::format("what is {}? Try --help", quote(argv[optind])));
 
-  if (!config.empty() || fs::exists(default_config())) {
-    auto settings = load_settings(config.empty() ? default_config() : config);
-    if (!settings) return say(settings.error().message);
-    options.settings = std::move(*settings);
-  }
-  if (!simulate.empty()) options.settings.simulate = simulate;
+  // The place, also when something else has become the working directory.
+  if (!config.empty()) config = fs::absolute(config);
+  options.reload = [config, simulate]() -> Result<Settings> {
+    Settings settings;
+    if (!config.empty() || fs::exists(default_config())) {
+      settings = TRY(load_settings(config.empty() ? default_config() : config));
+    }
+    if (!simulate.empty()) settings.simulate = simulate;
+    return settings;
+  };
+  auto settings = options.reload();
+  if (!settings) return say(settings.error().message);
+  options.settings = std::move(*settings);
   // A daemon with places of its own shares none with the machine's.
   const bool own = !options.socket.empty() || !options.state.empty();
   if (options.socket.empty()) {

@@ -104,10 +104,12 @@ int main(int argc, char** argv) {
 
   Supervisor supervisor(launch, std::move(control));
   const auto record = supervisor.run();
-  // A full disk may have room later; the daemon waits for this file and nothing else.
-  for (int tries = 0; tries < 600; ++tries) {
-    if (write_whole(directory / kExitFile, to_json(record), 0600, true)) _exit(0);
+  // A full disk may have room later; the daemon waits for this file and nothing else: without it
+  // the job would count as lost, and run again. Only nobody waits for a folder that is gone.
+  while (true) {
+    const auto written = write_whole(directory / kExitFile, to_json(record), 0600, true);
+    if (written) _exit(0);
+    if (written.error().code == Error::Code::not_found) _exit(1);
     sleep(1);
   }
-  _exit(1);
 }
