@@ -12,6 +12,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/text.hpp"
+
 // One table of fields serves both directions. Writing goes straight to text: a list of ten thousand
 // jobs is the common case, and no tree of values is built for it.
 
@@ -417,6 +419,22 @@ Result<void> update_from_json(T& value, std::string_view text) {
 }
 
 template <class T>
+void make_plain(T& value) {
+  if constexpr (std::same_as<T, std::string>) {
+    if (!is_plain_line(value)) value = aliquot::make_plain(value);
+  } else if constexpr (kIsOptional<T>) {
+    if (value) make_plain(*value);
+  } else if constexpr (kIsVector<T>) {
+    for (auto& entry : value) make_plain(entry);
+  } else if constexpr (kIsMap<T>) {
+    for (auto& [key, entry] : value) make_plain(entry);
+  } else if constexpr (std::is_class_v<T>) {
+    auto each = [](const char*, auto& field) { make_plain(field); };
+    visit_fields(each, value);
+  }
+}
+
+template <class T>
 Result<T> from_json(std::string_view text) {
   T value;
   TRY(update_from_json(value, text));
@@ -424,6 +442,13 @@ Result<T> from_json(std::string_view text) {
 }
 
 template Result<void> update_from_json(JobSpec&, std::string_view);
+template void make_plain(JobInfo&);
+template void make_plain(JobList&);
+template void make_plain(ClusterInfo&);
+template void make_plain(Overview&);
+template void make_plain(WhyInfo&);
+template void make_plain(Submitted&);
+template void make_plain(ErrorInfo&);
 template std::string to_json(const SignalRequest&);
 template Result<SignalRequest> from_json(std::string_view);
 template std::string to_json(const JobSpec&);

@@ -22,6 +22,11 @@ Result<T> from_json(std::string_view text);
 template <class T>
 Result<void> update_from_json(T& value, std::string_view text);
 
+// Every text in it as base/text's make_plain() writes it: for values whose texts are shown, whoever
+// wrote them.
+template <class T>
+void make_plain(T& value);
+
 // {"jobs": [...]}
 struct JobList {
   std::vector<JobInfo> jobs;

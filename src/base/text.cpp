@@ -83,6 +83,28 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
+namespace {
+
+// How long the character at the start is; 0 where it is none of UTF-8, or would steer a terminal.
+std::size_t plain_character(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x20 || first == 0x7f) return 0;
+  if (first < 0x80) return 1;
+  const std::size_t more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
+  if (first < 0xc2 || first > 0xf4 || text.size() <= more) return 0;
+  std::uint32_t point = first & (0x3fU >> more);
+  for (std::size_t k = 1; k <= more; ++k) {
+    if ((byte(k) & 0xc0U) != 0x80) return 0;
+    point = point << 6U | (byte(k) & 0x3fU);
+  }
+  const bool overlong = point < (more == 3 ? 0x10000U : more == 2 ? 0x800U : 0x80U);
+  const bool surrogate = point >= 0xd800 && point <= 0xdfff;
+  return overlong || surrogate || point > 0x10ffff || point < 0xa0 ? 0 : more + 1;
+}
+
+}  // namespace
+
 std::string quote(std::string_view text) {
   constexpr std::size_t kMaxShown = 60;
   auto shown = text.substr(0, kMaxShown);
@@ -92,37 +114,44 @@ std::string quote(std::string_view text) {
       shown.remove_suffix(1);
     }
   }
-  std::string result = "'";
-  for (const char c : shown) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      fmt::format_to(std::back_inserter(result), "\\x{:02x}", byte);
-    } else {
-      result += c;
-    }
-  }
-  if (shown.size() < text.size()) result += "…";
-  return result += '\'';
+  return "'" + make_plain(shown) + (shown.size() < text.size() ? "…'" : "'");
 }
 
 bool is_plain_line(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  for (std::size_t i = 0; i < text.size();) {
-    const unsigned char first = byte(i++);
-    if (first < 0x20 || first == 0x7f) return false;
-    if (first < 0x80) continue;
-    const std::size_t more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
-    if (first < 0xc2 || first > 0xf4 || text.size() - i < more) return false;
-    std::uint32_t point = first & (0x3fU >> more);
-    for (std::size_t k = 0; k < more; ++k, ++i) {
-      if ((byte(i) & 0xc0U) != 0x80) return false;
-      point = point << 6U | (byte(i) & 0x3fU);
-    }
-    const bool overlong = point < (more == 3 ? 0x10000U : more == 2 ? 0x800U : 0x80U);
-    const bool surrogate = point >= 0xd800 && point <= 0xdfff;
-    if (overlong || surrogate || point > 0x10ffff || point < 0xa0) return false;
+  while (!text.empty()) {
+    const std::size_t size = plain_character(text);
+    if (size == 0) return false;
+    text.remove_prefix(size);
   }
   return true;
+}
+
+bool steers_terminal(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t size = plain_character(text);
+    const auto byte = static_cast<unsigned char>(text[0]);
+    // A stray byte of the second set is one on terminals that do not speak UTF-8; one that UTF-8
+    // spells in two bytes has it as its second.
+    if (size == 0 && (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && byte < 0xa0))) return true;
+    text.remove_prefix(std::max<std::size_t>(size, 1));
+  }
+  return false;
+}
+
+std::string make_plain(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t size = plain_character(text);
+    if (size == 0) {
+      const auto byte = static_cast<unsigned char>(text[0]);
+      fmt::format_to(std::back_inserter(result), "\\x{:02x}", byte);
+    } else {
+      result += text.substr(0, size);
+    }
+    text.remove_prefix(std::max<std::size_t>(size, 1));
+  }
+  return result;
 }
 
 }  // namespace aliquot

@@ -35,5 +35,9 @@ std::string quote(std::string_view text);
 // One line of valid UTF-8 that steers no terminal: no control character, neither of ASCII nor of
 // the second set that UTF-8 can spell.
 bool is_plain_line(std::string_view text);
+// A name of a file is bytes, and need not be text; but none of them may be a control character.
+bool steers_terminal(std::string_view text);
+// The same text where it is a plain line; else with every other byte written as `\x1b`.
+std::string make_plain(std::string_view text);
 
 }  // namespace aliquot

@@ -73,5 +73,20 @@ TEST(Text, APlainLineSteersNoTerminal) {
   EXPECT_FALSE(is_plain_line(std::string_view("a\0b", 3)));
 }
 
+TEST(Text, AFilesNameMayBeAnyBytesButThoseThatSteer) {
+  for (const char* good : {"", "/home/ann/a b", "naïve", "caf\xe9/x", "\xff\xfe"}) {
+    EXPECT_FALSE(steers_terminal(good)) << good;
+  }
+  for (const char* bad : {"a\nb", "/tmp/\x1b[2J", "\x7f", "\xc2\x9b", "\x9b", "\xe2\x82"}) {
+    EXPECT_TRUE(steers_terminal(bad)) << bad;
+  }
+}
+
+RC_GTEST_PROP(TextProperty, WhatIsMadePlainIsPlain, (const std::string& text)) {
+  RC_ASSERT(is_plain_line(make_plain(text)));
+  RC_ASSERT(is_plain_line(quote(text)));
+  if (is_plain_line(text)) RC_ASSERT(make_plain(text) == text);
+}
+
 }  // namespace
 }  // namespace aliquot

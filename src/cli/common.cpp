@@ -128,7 +128,10 @@ Answer<std::string> Daemon::send(std::string_view method, std::string_view targe
   }
   if (response->status >= 200 && response->status < 300) return std::move(response->body);
   auto error = api::from_json<api::ErrorInfo>(response->body);
-  if (error) return tl::make_unexpected(std::move(*error));
+  if (error) {
+    api::make_plain(*error);
+    return tl::make_unexpected(std::move(*error));
+  }
   return tl::make_unexpected(
       api::ErrorInfo{"", fmt::format("the daemon answered with status {}", response->status)});
 }

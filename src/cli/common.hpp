@@ -40,8 +40,16 @@ class Daemon {
   Answer<std::string> send(std::string_view method, std::string_view target,
                            std::string_view body = {});
 
+  // What is read is for people's eyes: no text in it steers a terminal.
   template <class T>
   Answer<T> get(std::string_view target) {
+    auto value = get_as_is<T>(target);
+    if (value) api::make_plain(*value);
+    return value;
+  }
+  // With names of files that can be opened.
+  template <class T>
+  Answer<T> get_as_is(std::string_view target) {
     return decoded<T>(send("GET", target));
   }
   template <class T>

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "api/json.hpp"
+#include "base/text.hpp"
 #include "cli/common.hpp"
 #include "cli/console.hpp"
 #include "cli/interrupts.hpp"
@@ -26,10 +27,10 @@ struct Options {
 Answer<api::JobInfo> find_job(const std::string& id) {
   auto daemon = Daemon::connect();
   if (!daemon) return tl::make_unexpected(daemon.error());
-  auto job = daemon->get<api::JobInfo>("/v1/jobs/" + net::percent_encode(id));
+  auto job = daemon->get_as_is<api::JobInfo>("/v1/jobs/" + net::percent_encode(id));
   if (job || job.error().code == kUnreachable) return job;
-  auto list = daemon->get<api::JobList>("/v1/accounting?id=" +
-                                        net::percent_encode(id.substr(0, id.find('_'))));
+  auto list = daemon->get_as_is<api::JobList>("/v1/accounting?id=" +
+                                              net::percent_encode(id.substr(0, id.find('_'))));
   if (list) {
     for (auto& one : list->jobs) {
       if (matches_job_id(one, id)) return std::move(one);
@@ -60,7 +61,7 @@ class Output {
       std::string failure;
       while (file.read(text, failure)) {
         if (files_.size() > 1 && last_ != &file) {
-          fmt::print("{}==> {} <==\n", last_ == nullptr ? "" : "\n", file.path());
+          fmt::print("{}==> {} <==\n", last_ == nullptr ? "" : "\n", make_plain(file.path()));
         }
         last_ = &file;
         print(text);
@@ -68,7 +69,7 @@ class Output {
         any = true;
       }
       if (!failure.empty() && failure != failure_) {
-        complain(fmt::format("cannot read {}: {}", file.path(), failure));
+        complain(fmt::format("cannot read {}: {}", make_plain(file.path()), failure));
         failure_ = failure;
       }
     }
@@ -139,7 +140,7 @@ int logs(const Options& options) {
   }
   if (output.failed()) return kFailed;
   if (!output.seen()) {
-    complain(fmt::format("{} does not exist (any more)", absolute(*job, job->std_out)));
+    complain(fmt::format("{} does not exist (any more)", make_plain(absolute(*job, job->std_out))));
     return kFailed;
   }
   return kDone;

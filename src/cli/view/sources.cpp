@@ -112,6 +112,7 @@ Answer<T> decoded(const Answer<std::string>& printed) {
   if (!printed) return tl::make_unexpected(printed.error());
   auto value = api::from_json<T>(*printed);
   if (!value) return wrong(value.error().message);
+  api::make_plain(*value);
   return std::move(*value);
 }
 
