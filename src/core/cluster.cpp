@@ -230,20 +230,17 @@ Result<Shape> Cluster::shape(const Request& request) const {
   return shape;
 }
 
-Result<void> Cluster::take(const Use& use) {
+// Whether this is a use at all, and nobody is where it wants to be alone.
+Result<void> Cluster::check_use(const Use& use) const {
   if (use.node >= nodes_.size()) return fail(Error::Code::not_found, "no node number {}", use.node);
   const Node& node = nodes_[use.node];
-  NodeState& state = states_[use.node];
   if (use.cpus < CpuMilli(0) || use.memory < Bytes(0)) {
     return fail(Error::Code::invalid_argument, "node {}: taking a negative amount", node.id);
-  }
-  if (use.cpus > state.cpus_free || use.memory > state.memory_free) {
-    return fail(Error::Code::unavailable, "node {} has not enough CPUs or memory left", node.id);
   }
   for (std::size_t i = 0; i < use.gpus.size(); ++i) {
     const GpuUse& wanted = use.gpus[i];
     TRY(check_position(use.node, wanted.gpu));
-    const GpuState& gpu = gpu_state(use.node, wanted.gpu);
+    const GpuState& gpu = gpus(use.node)[wanted.gpu];
     const GpuId& id = node.gpus[wanted.gpu].id;
     if (i > 0 && use.gpus[i - 1].gpu >= wanted.gpu) {
       return fail(Error::Code::invalid_argument, "GPU {} twice or out of order in one use", id);
@@ -252,19 +249,71 @@ Result<void> Cluster::take(const Use& use) {
       return fail(Error::Code::invalid_argument, "GPU {}: taking a negative amount", id);
     }
     if (gpu.whole) return fail(Error::Code::unavailable, "GPU {} is held whole", id);
-    if (wanted.whole) {
-      if (gpu.jobs > 0) return fail(Error::Code::unavailable, "GPU {} is shared by jobs", id);
-      if (wanted.portion != Portion{node.gpus[wanted.gpu].memory, node.compute_limit}) {
-        return fail(Error::Code::invalid_argument, "GPU {}: a whole GPU is all of it", id);
-      }
-    } else if (wanted.portion.memory > gpu.memory_free) {
+    if (!wanted.whole) continue;
+    if (gpu.jobs > 0) return fail(Error::Code::unavailable, "GPU {} is shared by jobs", id);
+    if (wanted.portion != Portion{node.gpus[wanted.gpu].memory, node.compute_limit}) {
+      return fail(Error::Code::invalid_argument, "GPU {}: a whole GPU is all of it", id);
+    }
+  }
+  return {};
+}
+
+Result<void> Cluster::take(const Use& use) {
+  TRY(check_use(use));
+  const Node& node = nodes_[use.node];
+  const NodeState& state = states_[use.node];
+  if (use.cpus > state.cpus_free || use.memory > state.memory_free) {
+    return fail(Error::Code::unavailable, "node {} has not enough CPUs or memory left", node.id);
+  }
+  for (const GpuUse& wanted : use.gpus) {
+    const GpuState& gpu = gpu_state(use.node, wanted.gpu);
+    const GpuId& id = node.gpus[wanted.gpu].id;
+    if (wanted.portion.memory > gpu.memory_free) {
       return fail(Error::Code::unavailable, "GPU {} has {} of memory left, not {}", id,
                   format_size(gpu.memory_free), format_size(wanted.portion.memory));
-    } else if (wanted.portion.compute > gpu.compute_free) {
+    }
+    if (wanted.portion.compute > gpu.compute_free) {
       return fail(Error::Code::unavailable, "GPU {} has too little compute left", id);
     }
   }
+  enter(use);
+  return {};
+}
 
+Result<void> Cluster::take_up(const Use& use) {
+  TRY(check_use(use));
+  // It takes what there is, and owes the rest.
+  Use there = use;
+  Owed owed;
+  const auto cut = [](auto& wanted, auto free, auto& rest) {
+    rest += wanted - std::min(wanted, free);
+    wanted = std::min(wanted, free);
+    return rest > decltype(free)(0);
+  };
+  bool any = cut(there.cpus, states_[use.node].cpus_free, owed.cpus);
+  any |= cut(there.memory, states_[use.node].memory_free, owed.memory);
+  for (GpuUse& wanted : there.gpus) {
+    const GpuState& gpu = gpu_state(use.node, wanted.gpu);
+    Portion rest;
+    bool some = cut(wanted.portion.memory, gpu.memory_free, rest.memory);
+    some |= cut(wanted.portion.compute, gpu.compute_free, rest.compute);
+    if (some) owed.gpus[wanted.gpu] = rest;
+    any |= some;
+  }
+  enter(there);
+  if (!any) return {};
+  Owed& all = owed_[use.node];
+  all.cpus += owed.cpus;
+  all.memory += owed.memory;
+  for (const auto& [gpu, rest] : owed.gpus) {
+    all.gpus[gpu].memory += rest.memory;
+    all.gpus[gpu].compute += rest.compute;
+  }
+  return {};
+}
+
+void Cluster::enter(const Use& use) {
+  NodeState& state = states_[use.node];
   state.cpus_free -= use.cpus;
   state.memory_free -= use.memory;
   ++state.jobs;
@@ -278,7 +327,6 @@ Result<void> Cluster::take(const Use& use) {
     if (gpu.usable) compute_free_ -= taken.portion.compute;
   }
   changed(use.node);
-  return {};
 }
 
 Result<void> Cluster::give_back(const Use& use) {
@@ -286,35 +334,50 @@ Result<void> Cluster::give_back(const Use& use) {
   const Node& node = nodes_[use.node];
   NodeState& state = states_[use.node];
   const std::size_t kind = by_gpus(use);
+  const auto debt = owed_.find(use.node);
+  Owed owed = debt == owed_.end() ? Owed() : debt->second;
   bool held = state.jobs > 0 && use.cpus >= CpuMilli(0) && use.memory >= Bytes(0) &&
-              use.cpus <= node.cpus - state.cpus_free &&
-              use.memory <= node.memory - state.memory_free &&
+              use.cpus <= node.cpus - state.cpus_free + owed.cpus &&
+              use.memory <= node.memory - state.memory_free + owed.memory &&
               (use.gpus.empty() || state.jobs_by_gpus[kind] > 0);
   for (std::size_t i = 0; held && i < use.gpus.size(); ++i) {
     const GpuUse& back = use.gpus[i];
     TRY(check_position(use.node, back.gpu));
     const GpuState& gpu = gpu_state(use.node, back.gpu);
+    const auto rest = owed.gpus.find(back.gpu);
+    const Portion more = rest == owed.gpus.end() ? Portion() : rest->second;
     held = (i == 0 || use.gpus[i - 1].gpu < back.gpu) && gpu.jobs > 0 && gpu.whole == back.whole &&
            back.portion.memory >= Bytes(0) && back.portion.compute >= Compute(0) &&
-           back.portion.memory <= node.gpus[back.gpu].memory - gpu.memory_free &&
-           back.portion.compute <= node.compute_limit - gpu.compute_free;
+           back.portion.memory <= node.gpus[back.gpu].memory - gpu.memory_free + more.memory &&
+           back.portion.compute <= node.compute_limit - gpu.compute_free + more.compute;
   }
   if (!held) {
     return fail(Error::Code::failed_state, "node {}: giving back what is not held", node.id);
   }
 
-  state.cpus_free += use.cpus;
-  state.memory_free += use.memory;
+  // What comes back pays what is owed first.
+  const auto pay = [](auto amount, auto& rest) {
+    const auto paid = std::min(amount, rest);
+    rest -= paid;
+    return amount - paid;
+  };
+  state.cpus_free += pay(use.cpus, owed.cpus);
+  state.memory_free += pay(use.memory, owed.memory);
   --state.jobs;
   if (!use.gpus.empty()) --state.jobs_by_gpus[kind];
   for (const GpuUse& back : use.gpus) {
     GpuState& gpu = gpu_state(use.node, back.gpu);
-    gpu.memory_free += back.portion.memory;
-    gpu.compute_free += back.portion.compute;
+    Portion none;
+    const auto found = owed.gpus.find(back.gpu);
+    Portion& rest = found == owed.gpus.end() ? none : found->second;
+    const Compute compute = pay(back.portion.compute, rest.compute);
+    gpu.memory_free += pay(back.portion.memory, rest.memory);
+    gpu.compute_free += compute;
     gpu.whole = false;
     --gpu.jobs;
-    if (gpu.usable) compute_free_ += back.portion.compute;
+    if (gpu.usable) compute_free_ += compute;
   }
+  if (debt != owed_.end()) debt->second = std::move(owed);
   changed(use.node);
   return {};
 }

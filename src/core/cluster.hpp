@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -139,6 +140,9 @@ class Cluster {
 
   // Take or give back exactly this; on error nothing has changed.
   Result<void> take(const Use& use);
+  // The same for a job that runs already, on a machine that has become smaller than what its jobs
+  // hold: what there is not is owed, and paid from what they give back before any is free again.
+  Result<void> take_up(const Use& use);
   Result<void> give_back(const Use& use);
 
   Result<void> set_health(NodeIndex node, GpuIndex gpu, Health health);
@@ -154,6 +158,13 @@ class Cluster {
   bool visit_changes(std::uint64_t since, Visitor&& visit) const;
 
  private:
+  struct Owed {
+    CpuMilli cpus = CpuMilli(0);
+    Bytes memory = Bytes(0);
+    std::map<GpuIndex, Portion> gpus = {};
+  };
+  Result<void> check_use(const Use& use) const;
+  void enter(const Use& use);
   Result<void> append_gpu(NodeIndex node, Gpu gpu);
   Result<std::uint8_t> intern_model(const Gpu& gpu);
   GpuState& gpu_state(NodeIndex node, GpuIndex gpu) {
@@ -170,6 +181,7 @@ class Cluster {
   std::uint64_t slice_models_ = 0;   // which of them are MIG profiles
   Compute compute_free_;
   Compute compute_total_;
+  std::map<NodeIndex, Owed> owed_;  // empty, but for machines that shrank
   std::uint64_t version_ = 0;
   std::vector<NodeIndex> log_;  // ring: change number v is at v % size
 };

@@ -20,6 +20,15 @@ Result<void> Ledger::grant(JobId job, Use use) {
   return {};
 }
 
+Result<void> Ledger::take_up(JobId job, Use use) {
+  if (grants_.contains(job)) {
+    return fail(Error::Code::already_exists, "job {} holds a grant already", job);
+  }
+  TRY(cluster_.take_up(use));
+  grants_.emplace(job, std::move(use));
+  return {};
+}
+
 Result<Use> Ledger::release(JobId job) {
   const auto found = grants_.find(job);
   if (found == grants_.end()) return fail(Error::Code::not_found, "job {} holds no grant", job);

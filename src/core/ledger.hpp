@@ -24,6 +24,8 @@ class Ledger {
 
   // A job holds at most one grant.
   Result<void> grant(JobId job, Use use);
+  // Of a job that runs already, whether or not the machine still has it: Cluster::take_up().
+  Result<void> take_up(JobId job, Use use);
   Result<Use> release(JobId job);
   // All or nothing: the job keeps what it had when the new use does not fit.
   Result<void> resize(JobId job, Use use);

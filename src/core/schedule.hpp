@@ -48,6 +48,7 @@ inline constexpr std::string_view kHeldAdmin = "JobHeldAdmin";
 inline constexpr std::string_view kTaskLimit = "JobArrayTaskLimit";
 inline constexpr std::string_view kTimeLimit = "PartitionTimeLimit";
 inline constexpr std::string_view kNotAvailable = "ReqNodeNotAvail";
+inline constexpr std::string_view kBadConstraints = "BadConstraints";
 }  // namespace reason
 
 // What may keep a job from starting although there is room: limits per user, account, partition.
