@@ -76,7 +76,7 @@ struct Server::Shared : std::enable_shared_from_this<Shared> {
 };
 
 // One connection: reads a request, waits for its answer, writes it, and again.
-class Session : public std::enable_shared_from_this<Session> {
+class Session final : public Exchange, public std::enable_shared_from_this<Session> {
  public:
   Session(Local::socket socket, std::shared_ptr<Server::Shared> server)
       : socket_(std::move(socket)), timer_(server->context), server_(std::move(server)) {
@@ -84,7 +84,7 @@ class Session : public std::enable_shared_from_this<Session> {
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-  ~Session() {
+  ~Session() override {
     server_->sessions.erase(this);
     if (!counted_) return;
     let_go();
@@ -111,7 +111,7 @@ class Session : public std::enable_shared_from_this<Session> {
     wait_for_request();
   }
 
-  void answer(Response response) {
+  void answer(Response response) override {
     if (closed_ || !answering_) return;
     answering_ = false;
     reply_.emplace();
@@ -126,7 +126,7 @@ class Session : public std::enable_shared_from_this<Session> {
     write_some();
   }
 
-  void on_close(std::function<void()> hook) {
+  void on_close(std::function<void()> hook) override {
     if (closed_) {
       asio::post(server_->context, std::move(hook));
     } else {
@@ -317,26 +317,26 @@ class Session : public std::enable_shared_from_this<Session> {
 };
 
 struct Responder::Turn {
-  explicit Turn(std::shared_ptr<Session> session_) : session(std::move(session_)) {}
+  explicit Turn(std::shared_ptr<Exchange> exchange_) : exchange(std::move(exchange_)) {}
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   ~Turn() {
-    if (!answered) session->answer({500, error_body("", "the request was dropped")});
+    if (!answered) exchange->answer({500, error_body("", "the request was dropped")});
   }
-  std::shared_ptr<Session> session;
+  std::shared_ptr<Exchange> exchange;
   bool answered = false;
 };
 
-Responder::Responder(std::shared_ptr<Session> session)
-    : turn_(std::make_shared<Turn>(std::move(session))) {}
+Responder::Responder(std::shared_ptr<Exchange> exchange)
+    : turn_(std::make_shared<Turn>(std::move(exchange))) {}
 
 void Responder::operator()(Response response) const {
   if (std::exchange(turn_->answered, true)) return;
-  turn_->session->answer(std::move(response));
+  turn_->exchange->answer(std::move(response));
 }
 
 void Responder::on_close(std::function<void()> hook) const {
-  turn_->session->on_close(std::move(hook));
+  turn_->exchange->on_close(std::move(hook));
 }
 
 void Server::Shared::serve_soon() {

@@ -26,11 +26,23 @@ namespace aliquot::net {
 
 class Session;
 
+// The connection a request came by. Session is one; tests have their own.
+class Exchange {
+ public:
+  Exchange() = default;
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+  virtual ~Exchange() = default;
+
+  virtual void answer(Response response) = 0;
+  virtual void on_close(std::function<void()> hook) = 0;
+};
+
 // The one way to answer a request. Copies answer the same request; the first answer counts. A
 // request whose Responders are all gone without an answer gets status 500.
 class Responder {
  public:
-  explicit Responder(std::shared_ptr<Session> session);
+  explicit Responder(std::shared_ptr<Exchange> exchange);
 
   // Does nothing when the peer has gone.
   void operator()(Response response) const;
