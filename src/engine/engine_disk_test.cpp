@@ -73,9 +73,9 @@ TEST_F(EngineDiskTest, ARequestTooLargeForTheDiskHoldsNothingElseUp) {
   ASSERT_TRUE(answer);
   int status = 0;
   engine->after_commit([&] { status = 200; }, [&] { status = 503; });
-  writes = 12;  // pages of the log: enough for an end
+  writes = 20;  // pages of the log: enough for an end
   engine->settle();
-  writes = 12;
+  writes = 20;
   EXPECT_EQ(status, 503);
   engine->settle();
   EXPECT_EQ(state(running), "COMPLETED");
