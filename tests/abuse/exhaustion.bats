@@ -17,6 +17,7 @@ max_submit_jobs_per_user = 5')"
   [[ $output == "403 "*ESLURM_ACCOUNTING_POLICY* ]]
   as news sbatch -H -o /dev/null --array=1-3 --wrap true
   # Full, for root as well; room comes back.
+  mkdir "$work/root"
   for user in news root; do
     run answer_as "$user" /v1/jobs "$held}"
     [[ $output == "503 "*'"EAGAIN"'*"the queue is full: 8 jobs wait or run"* ]]
@@ -56,12 +57,14 @@ max_dependencies = 3')"
 }
 
 @test "scripts, environments and arguments are limited" {
-  start_users
-  run answer_as games /v1/jobs "{\"script\":\"#!/bin/sh $(head -c 5000000 /dev/zero | tr '\0' '#')\"}"
-  [[ $output == "400 "*"the script has "*"more than limits.max_script_size allows, 4M"* ]]
+  start_users "$(settings '[limits]
+max_script_size = "100K"
+max_environment_size = "200K"')"
+  run answer_as games /v1/jobs "{\"script\":\"#!/bin/sh $(head -c 110000 /dev/zero | tr '\0' '#')\"}"
+  [[ $output == "400 "*"the script has "*"more than limits.max_script_size allows, 100K"* ]]
   local word list
   word=$(head -c 100000 /dev/zero | tr '\0' x)
-  list=$(printf "\"A=$word\",%.0s" {1..30})
+  list=$(printf "\"A=$word\",%.0s" {1..3})
   for field in environment arguments; do
     run answer_as games /v1/jobs "$held,\"$field\":[${list%,}]}"
     [[ $output == "400 "*"environment and arguments have "*"limits.max_environment_size"* ]]
