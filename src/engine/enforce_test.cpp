@@ -256,6 +256,41 @@ TEST_F(OneServerTest, SeveralUsersShareIt) {
   EXPECT_EQ(servers(), 1U);
 }
 
+// Nothing goes past the server: a process outside of it gets no context, and so holds nothing.
+TEST_F(OneServerTest, NobodyElseIsOnTheGpu) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to change the compute mode";
+  const std::string mode =
+      "env LD_LIBRARY_PATH=" ALIQUOT_BIN_DIR "/../standin ALIQUOT_STANDIN_STATE=" + folder_ +
+      "/state/standin " ALIQUOT_BIN_DIR
+      "/../standin/nvidia-smi "
+      "--query-gpu=compute_mode --format=csv,noheader | grep -q Exclusive";
+  const auto exclusive = [&] { return std::system(mode.c_str()) == 0; };
+  const auto id =
+      submit(share("10G", kEscape + "; echo rc=$?; " + kLoad + " --mem 2G --seconds 1 --json"));
+  EXPECT_TRUE(eventually(exclusive));
+  EXPECT_EQ(wait(id).state, "COMPLETED") << output(id);
+  EXPECT_EQ(output(id).find("rc=0"), std::string::npos) << output(id);
+  EXPECT_EQ(output(id).find("rc=137"), std::string::npos) << output(id);
+  EXPECT_NE(output(id).find("\"allocated\""), std::string::npos) << output(id);
+  // A whole GPU is its job's, also in the moment in which the server is still there.
+  auto whole =
+      share("10G", "env -u CUDA_MPS_PIPE_DIRECTORY " + std::string(kLoad) + " --mem 64G --json");
+  whole.gpu_mem.reset();
+  whole.gpu_share.reset();
+  whole.gres = "gpu:1";
+  const auto next = submit(whole);
+  EXPECT_EQ(wait(next).state, "COMPLETED") << output(next);
+  EXPECT_TRUE(eventually([&] { return !exclusive(); }));
+  // And after a daemon that could not. A server that is still there keeps the mode it has.
+  ASSERT_TRUE(eventually([&] { return servers() == 0; }));
+  const auto last = submit(share("10G", "sleep 2"));
+  ASSERT_TRUE(eventually(exclusive));
+  stop(SIGKILL);
+  start();
+  wait(last);
+  EXPECT_TRUE(eventually([&] { return !exclusive(); }));
+}
+
 class PascalTest : public EnforceTest {
  protected:
   PascalTest() : EnforceTest("", "p100:1") {}

@@ -41,6 +41,13 @@ bool is_packaging(std::string_view word) {
 
 }  // namespace
 
+Result<bool> Devices::exclusive(const GpuId& gpu) {
+  return fail(Error::Code::unsupported, "{} has no compute modes", gpu);
+}
+Result<void> Devices::set_exclusive(const GpuId& gpu, bool) {
+  return fail(Error::Code::unsupported, "{} has no compute modes", gpu);
+}
+
 std::vector<std::string> environment(const StandIn& standin) {
   std::vector<std::string> variables = {"ALIQUOT_STANDIN=" + standin.spec,
                                         "ALIQUOT_STANDIN_STATE=" + standin.state.string()};

@@ -1,6 +1,7 @@
 // GPUs for tests: what list() and sample() answer is what the test put there.
 #pragma once
 
+#include <set>
 #include <utility>
 
 #include "gpu/devices.hpp"
@@ -26,6 +27,14 @@ class FakeDevices final : public Devices {
     if (error_) return tl::unexpected<Error>(*error_);
     return samples_;
   }
+  std::set<GpuId>& exclusive_gpus() { return exclusive_; }
+  Result<bool> exclusive(const GpuId& gpu) override { return exclusive_.contains(gpu); }
+  Result<void> set_exclusive(const GpuId& gpu, bool on) override {
+    if (error_) return tl::unexpected<Error>(*error_);
+    if (on) exclusive_.insert(gpu);
+    if (!on) exclusive_.erase(gpu);
+    return {};
+  }
   [[nodiscard]] std::string driver_version() const override { return "0.0"; }
   [[nodiscard]] bool simulated() const override { return false; }
   [[nodiscard]] std::string description() const override { return "fake GPUs"; }
@@ -33,6 +42,7 @@ class FakeDevices final : public Devices {
  private:
   std::vector<Device> devices_;
   std::vector<Sample> samples_;
+  std::set<GpuId> exclusive_;
   std::optional<Error> error_;
 };
 

@@ -142,24 +142,39 @@ Result<void> MpsServers::adopt(JobId job, const MpsKey& key, const fs::path& pip
   return {};
 }
 
+MpsServers::Server* MpsServers::find_room(const MpsKey& key, std::int64_t clients) {
+  for (const auto& server : servers_) {
+    std::int64_t all = clients;
+    for (const auto& [other, client] : server->clients) all += client.count;
+    if (server->key == key && all <= core::kMpsClients && control_.alive(server->folder)) {
+      return server.get();
+    }
+  }
+  return nullptr;
+}
+
+bool MpsServers::has_room(const MpsKey& key, std::int64_t clients) {
+  return find_room(key, clients) != nullptr;
+}
+
 Result<fs::path> MpsServers::acquire(JobId job, const MpsKey& key, std::int64_t clients,
                                      Bytes limit) {
-  const auto room = [&](const Server& server) {
-    std::int64_t all = clients;
-    for (const auto& [other, client] : server.clients) all += client.count;
-    return all <= core::kMpsClients;
-  };
-  Server* chosen = nullptr;
-  for (const auto& server : servers_) {
-    if (server->key != key || !room(*server) || !control_.alive(server->folder)) continue;
-    chosen = server.get();
-    break;
-  }
+  Server* chosen = find_room(key, clients);
   if (chosen == nullptr) chosen = TRY(start(key, root_ / TRY(random_name())));
   chosen->clients[job] = {clients, limit};
   chosen->empty_since.reset();
   set_limit(*chosen);
   return chosen->folder / kPipes;
+}
+
+Result<void> MpsServers::start_early(const fs::path& pipes) {
+  for (const auto& server : servers_) {
+    if (server->folder != pipes.parent_path()) continue;
+    TRY(control_.start_server(server->folder));
+    server->early = true;
+    return {};
+  }
+  return fail(Error::Code::not_found, "there is no server at {}", pipes.string());
 }
 
 void MpsServers::release(JobId job, MonoTime now) {
@@ -219,6 +234,7 @@ std::vector<std::string> MpsServers::tick(MonoTime now) {
     ++server->failures;
     server->limit = Bytes(0);
     if (again) set_limit(*server);
+    if (again && server->early) (void)control_.start_server(server->folder);
     events.push_back(fmt::format("{}: its control daemon died; {}", describe(*server),
                                  again ? "started again" : again.error().message));
   }

@@ -87,6 +87,11 @@ class MpsServers {
   // Ends the work of these processes of the job (MpsControl::terminate).
   void terminate(JobId job, const std::vector<pid_t>& clients);
   void release(JobId job, MonoTime now);
+  // Whether acquire() would not have to start a server.
+  [[nodiscard]] bool has_room(const MpsKey& key, std::int64_t clients);
+  // The server behind these pipes is started now, and again whenever its control daemon is: it has
+  // the GPU before anybody else (EXCLUSIVE_PROCESS).
+  Result<void> start_early(const std::filesystem::path& pipes);
 
   // Starts again what has died, stops what has been empty for a while. What happened, for the log.
   std::vector<std::string> tick(MonoTime now);
@@ -111,11 +116,13 @@ class MpsServers {
     std::map<JobId, Client> clients = {};
     Bytes limit = Bytes(0);  // that is in force
     std::optional<MonoTime> empty_since = {};
+    bool early = false;    // its server is started before the first client comes
     int failures = 0;      // in a row
     bool removed = false;  // on its way out of the list
   };
 
   Result<Server*> start(const MpsKey& key, const std::filesystem::path& folder);
+  Server* find_room(const MpsKey& key, std::int64_t clients);
   void remove(Server& server);
   // What its clients may hold, after the jobs it serves have changed.
   void set_limit(Server& server);

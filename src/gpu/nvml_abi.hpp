@@ -41,4 +41,8 @@ inline constexpr unsigned long long kMemoryUnknown = ~0ULL;
 
 inline constexpr unsigned kTextSize = 96;
 
+// Compute modes.
+inline constexpr int kDefaultMode = 0;
+inline constexpr int kExclusiveProcess = 3;
+
 }  // namespace aliquot::gpu::nvml

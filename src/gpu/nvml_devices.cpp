@@ -69,6 +69,11 @@ Result<NvmlLibrary> NvmlLibrary::load(const std::string& path) {
     nvml.mig_mode = nullptr;
   }
   find(library, "nvmlDeviceGetCudaComputeCapability", &nvml.capability);
+  if (!find(library, "nvmlDeviceGetHandleByUUID", &nvml.by_uuid) ||
+      !find(library, "nvmlDeviceGetComputeMode", &nvml.mode) ||
+      !find(library, "nvmlDeviceSetComputeMode", &nvml.set_mode)) {
+    nvml.by_uuid = nullptr;
+  }
   return nvml;
 }
 
@@ -288,6 +293,48 @@ Result<std::vector<Sample>> NvmlDevices::sample() {
                              : Sample{.id = device.gpu.id, .health = core::Health::lost});
   }
   return samples;
+}
+
+Result<nvml::Device> NvmlDevices::find(const GpuId& gpu) const {
+  nvml::Device device = nullptr;
+  if (library_.by_uuid == nullptr) {
+    return fail(Error::Code::unsupported, "this NVML knows no compute modes");
+  }
+  if (const auto code = library_.by_uuid(gpu.value().c_str(), &device); code != nvml::kSuccess) {
+    return error(fmt::format("GPU {}", gpu), code);
+  }
+  return device;
+}
+
+Result<int> NvmlDevices::mode_of(nvml::Device device, const GpuId& gpu) const {
+  int mode = 0;
+  if (const auto code = library_.mode(device, &mode); code != nvml::kSuccess) {
+    return error(fmt::format("compute mode of {}", gpu), code);
+  }
+  return mode;
+}
+
+Result<bool> NvmlDevices::exclusive(const GpuId& gpu) {
+  const nvml::Device device = TRY(find(gpu));
+  return TRY(mode_of(device, gpu)) == nvml::kExclusiveProcess;
+}
+
+Result<void> NvmlDevices::set_exclusive(const GpuId& gpu, bool on) {
+  const nvml::Device device = TRY(find(gpu));
+  if (on && TRY(mode_of(device, gpu)) != nvml::kDefaultMode) {
+    return fail(Error::Code::failed_state, "{} is not in the default compute mode", gpu);
+  }
+  if (on) {
+    const auto there = TRY(processes(device));
+    if (!there.empty()) {
+      return fail(Error::Code::unavailable, "process {} is on it", there.front().pid);
+    }
+  }
+  const int mode = on ? nvml::kExclusiveProcess : nvml::kDefaultMode;
+  if (const auto code = library_.set_mode(device, mode); code != nvml::kSuccess) {
+    return error(fmt::format("compute mode of {}", gpu), code);
+  }
+  return {};
 }
 
 }  // namespace aliquot::gpu

@@ -33,6 +33,10 @@ struct NvmlLibrary {
   nvml::Return (*most_slices)(nvml::Device, unsigned*) = nullptr;
   nvml::Return (*slice_handle)(nvml::Device, unsigned, nvml::Device*) = nullptr;
   nvml::Return (*capability)(nvml::Device, int*, int*) = nullptr;
+  // Compute modes: all of them or none.
+  nvml::Return (*by_uuid)(const char*, nvml::Device*) = nullptr;
+  nvml::Return (*mode)(nvml::Device, int*) = nullptr;
+  nvml::Return (*set_mode)(nvml::Device, int) = nullptr;
 
   // path as dlopen takes it.
   static Result<NvmlLibrary> load(const std::string& path);
@@ -45,6 +49,8 @@ class NvmlDevices final : public Devices {
 
   Result<std::vector<Device>> list() override;
   Result<std::vector<Sample>> sample() override;
+  Result<bool> exclusive(const GpuId& gpu) override;
+  Result<void> set_exclusive(const GpuId& gpu, bool on) override;
   [[nodiscard]] std::string driver_version() const override { return driver_version_; }
   [[nodiscard]] bool simulated() const override { return simulated_; }
   [[nodiscard]] std::string description() const override;
@@ -67,6 +73,8 @@ class NvmlDevices final : public Devices {
   [[nodiscard]] bool is_sliced(nvml::Device gpu) const;
   Result<Amounts> amounts(nvml::Device device) const;
   Result<std::vector<Process>> processes(nvml::Device device) const;
+  Result<nvml::Device> find(const GpuId& gpu) const;
+  Result<int> mode_of(nvml::Device device, const GpuId& gpu) const;
   Result<std::optional<Sample>> sample_one(const Device& device) const;
   [[nodiscard]] tl::unexpected<Error> error(std::string_view what, nvml::Return code) const;
 

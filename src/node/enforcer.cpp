@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <set>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -45,6 +46,11 @@ Result<std::unique_ptr<Enforcer>> Enforcer::create(EnforcerOptions options) {
   TRY(make_own_folder(options.run / "boards", mode));
   auto enforcer = std::unique_ptr<Enforcer>(new Enforcer(std::move(options)));
   if (enforcer->servers_) TRY(enforcer->servers_->recover());
+  if (enforcer->servers_ && enforcer->options_.devices != nullptr) {
+    enforcer->exclusive_.emplace(TRY(
+        ExclusiveGpus::create(*enforcer->options_.devices, enforcer->options_.run / "exclusive")));
+    enforcer->restore_gpus();
+  }
   return enforcer;
 }
 
@@ -74,16 +80,55 @@ Result<std::optional<fs::path>> Enforcer::serve(const api::JobInfo& job, Held& h
   if (!held.plan.mps || !servers_) return std::optional<fs::path>();
   gpu::MpsKey key{GpuId(job.gpus.front().uuid), std::nullopt};
   if (options_.facts.domain == core::FaultDomain::user) key.user = Uid(job.uid);
+  const std::int64_t clients = std::max<std::int64_t>(job.ntasks, 1);
   const std::lock_guard lock(mps_mutex_);
-  const auto pipes = servers_->acquire(JobId(job.id), key, std::max<std::int64_t>(job.ntasks, 1),
-                                       held.plan.pinned_limit.value_or(Bytes(0)));
+  const bool kept = keep_for_server(key, clients);
+  const auto pipes =
+      servers_->acquire(JobId(job.id), key, clients, held.plan.pinned_limit.value_or(Bytes(0)));
   if (pipes) {
     busy_ = true;
+    // Before the job is there, or its first process could have the GPU instead of the server.
+    if (kept) {
+      if (const auto started = servers_->start_early(*pipes); !started) {
+        spdlog::warn("GPU {}: {}", key.gpu, started.error().message);
+        exclusive_->restore(key.gpu);
+      }
+    }
     return std::optional<fs::path>(*pipes);
   }
+  if (kept) exclusive_->restore(key.gpu);
   spdlog::warn("job {} starts without MPS: {}", job.id, pipes.error().message);
   core::drop_mps(held.plan, options_.facts.domain);
   return std::optional<fs::path>();
+}
+
+bool Enforcer::keep_for_server(const gpu::MpsKey& key, std::int64_t clients) {
+  if (!exclusive_ || key.user || servers_->has_room(key, clients)) return false;
+  const auto on_it = [&](const gpu::MpsServers::View& server) { return server.key.gpu == key.gpu; };
+  bool alone = std::ranges::none_of(servers_->view(), on_it);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [job, held] : held_) {
+      if (held.limits.contains(key.gpu.value()) && !held.plan.mps) alone = false;
+    }
+  }
+  if (alone) return exclusive_->make(key.gpu);
+  // A second server, or jobs without one, need the GPU as well.
+  exclusive_->restore(key.gpu);
+  return false;
+}
+
+void Enforcer::open_gpus(const api::JobInfo& job) {
+  if (!exclusive_) return;
+  const std::lock_guard lock(mps_mutex_);
+  for (const api::GpuHold& gpu : job.gpus) exclusive_->restore(GpuId(gpu.uuid));
+}
+
+void Enforcer::restore_gpus() {
+  if (!exclusive_) return;
+  std::set<GpuId> served;
+  for (const gpu::MpsServers::View& server : servers_->view()) served.insert(server.key.gpu);
+  exclusive_->restore_others(served);
 }
 
 void Enforcer::describe(Held& held, const std::optional<fs::path>& pipes) const {
@@ -125,8 +170,12 @@ Result<Enforcer::Enforced> Enforcer::grant(const api::JobInfo& job) {
   held.uid = Uid(job.uid);
   held.gid = Gid(job.gid);
   held.plan = plan(job);
-  if (!held.plan.watchdog) return Enforced{{}, "", held.plan.words};  // nothing to hold
+  if (!held.plan.watchdog) {  // nothing to hold
+    open_gpus(job);
+    return Enforced{{}, "", held.plan.words};
+  }
   const auto pipes = TRY(serve(job, held));
+  if (!held.plan.mps) open_gpus(job);
   GrantSpec spec{
       .job = id, .attempt = job.restarts, .uid = Uid(job.uid), .gid = Gid(job.gid), .gpus = {}};
   {
@@ -199,6 +248,7 @@ void Enforcer::adopt(const api::JobInfo& job) {
                                        held.plan.pinned_limit.value_or(Bytes(0)));
     if (taken) {
       pipes = *noted;
+      if (exclusive_ && exclusive_->contains(key.gpu)) (void)servers_->start_early(*pipes);
     } else {
       spdlog::warn("job {} has lost its MPS server: {}", id, taken.error().message);
     }
@@ -286,6 +336,7 @@ void Enforcer::tick() {
   for (const std::string& event : servers_->tick(SystemClock().mono())) {
     spdlog::info("{}", event);
   }
+  restore_gpus();
   busy_ = !servers_->view().empty();
 }
 
@@ -304,15 +355,19 @@ void Enforcer::stop(const std::vector<api::JobInfo>& active) {
   if (!servers_) return;
   const std::lock_guard lock(mps_mutex_);
   servers_->stop_empty();
+  restore_gpus();
 }
 
 Result<std::unique_ptr<Enforcer>> open_enforcer(const fs::path& run, const fs::path& library,
-                                                core::EnforcementFacts wish,
-                                                const gpu::Devices& devices,
+                                                core::EnforcementFacts wish, gpu::Devices& devices,
                                                 const std::vector<gpu::Device>& gpus,
                                                 const std::optional<gpu::StandIn>& standin) {
-  EnforcerOptions options{
-      .run = run, .library = library, .facts = std::move(wish), .gpus = gpus, .mps = nullptr};
+  EnforcerOptions options{.run = run,
+                          .library = library,
+                          .facts = std::move(wish),
+                          .gpus = gpus,
+                          .mps = nullptr,
+                          .devices = &devices};
   core::EnforcementFacts& facts = options.facts;
   facts.driver_version = devices.driver_version();
   if (::access(library.c_str(), R_OK) != 0) {

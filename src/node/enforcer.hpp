@@ -25,6 +25,7 @@
 #include "core/watchdog.hpp"
 #include "gpu/mps.hpp"
 #include "node/arbiter.hpp"
+#include "node/exclusive_gpus.hpp"
 #include "node/grant_folder.hpp"
 #include "node/monitor.hpp"
 
@@ -36,6 +37,7 @@ struct EnforcerOptions {
   core::EnforcementFacts facts;
   std::vector<gpu::Device> gpus;
   std::unique_ptr<gpu::MpsControl> mps;  // where facts says there is MPS
+  gpu::Devices* devices = nullptr;       // for their compute modes; null: they stay as they are
 };
 
 // A process that a job's limits do not reach.
@@ -107,6 +109,11 @@ class Enforcer {
   [[nodiscard]] core::EnforcementPlan plan(const api::JobInfo& job) const;
   [[nodiscard]] std::optional<LeasePlace> take_lease(const std::string& gpu, JobId job);
   Result<std::optional<std::filesystem::path>> serve(const api::JobInfo& job, Held& held);
+  // Fault domain `gpu`: whether the GPU is kept for the server that is about to start there.
+  bool keep_for_server(const gpu::MpsKey& key, std::int64_t clients);
+  // For a job that uses its GPUs outside of MPS.
+  void open_gpus(const api::JobInfo& job);
+  void restore_gpus();
   void describe(Held& held, const std::optional<std::filesystem::path>& pipes) const;
   void keep(JobId job, Held held, const std::optional<std::filesystem::path>& pipes);
   void drop_files(JobId job);
@@ -128,16 +135,16 @@ class Enforcer {
   std::mutex making_boards_;
   std::mutex mps_mutex_;
   std::optional<gpu::MpsServers> servers_;
+  std::optional<ExclusiveGpus> exclusive_;
   std::atomic<bool> busy_ = false;
   Arbiter arbiter_;
 };
 
 // For this node: looks for the library and for MPS, says in the log what there is. wish: the site's
-// will; what the node has is filled in.
+// will; what the node has is filled in. devices must outlive it.
 Result<std::unique_ptr<Enforcer>> open_enforcer(const std::filesystem::path& run,
                                                 const std::filesystem::path& library,
-                                                core::EnforcementFacts wish,
-                                                const gpu::Devices& devices,
+                                                core::EnforcementFacts wish, gpu::Devices& devices,
                                                 const std::vector<gpu::Device>& gpus,
                                                 const std::optional<gpu::StandIn>& standin);
 

@@ -17,6 +17,7 @@ inline constexpr CUresult kNotInitialized = 3;
 inline constexpr CUresult kNoDevice = 100;
 inline constexpr CUresult kInvalidDevice = 101;
 inline constexpr CUresult kInvalidImage = 200;
+inline constexpr CUresult kDeviceUnavailable = 46;
 inline constexpr CUresult kInvalidContext = 201;
 inline constexpr CUresult kFileNotFound = 301;
 inline constexpr CUresult kOperatingSystem = 304;

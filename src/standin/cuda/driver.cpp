@@ -144,6 +144,10 @@ CUresult Driver::create_context(CUdevice device, unsigned flags, bool primary, C
   if (state_->gpu(gpu).lost) return kUnknown;
   const std::lock_guard lock(mutex);
   if (const CUresult r = attach_mps(); r != kSuccess) return r;
+  if (!mps_) {
+    const State::Guard guard(*state_);
+    if (!state_->admits(gpu, slot_)) return kDeviceUnavailable;
+  }
   // A little of what a context takes is attributed to nobody (measured).
   if (const CUresult r = charge(gpu, state_->model(gpu).context_cost - kHidden); r != kSuccess)
     return r;

@@ -18,6 +18,8 @@ constexpr Description kDescriptions[] = {
     {kNoDevice, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {kInvalidDevice, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {kInvalidImage, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {kDeviceUnavailable, "CUDA_ERROR_DEVICE_UNAVAILABLE",
+     "CUDA-capable device(s) is/are busy or unavailable"},
     {kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     {kFileNotFound, "CUDA_ERROR_FILE_NOT_FOUND", "file not found"},
     {kOperatingSystem, "CUDA_ERROR_OPERATING_SYSTEM",

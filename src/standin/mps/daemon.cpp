@@ -212,6 +212,14 @@ void MpsDaemon::collect_children() {
 }
 
 MpsDaemon::Server* MpsDaemon::start_server(uid_t uid) {
+  {
+    const State::Guard guard(state_);
+    for (const unsigned gpu : gpus_) {
+      if (state_.admits(gpu, -1)) continue;
+      note("GPU " + std::to_string(gpu) + " is in exclusive use");
+      return nullptr;
+    }
+  }
   const ServerPlace place = launch_server(state_, uid, gpus_);
   if (place.pid <= 0) {
     note("Cannot start a server for uid " + std::to_string(uid));

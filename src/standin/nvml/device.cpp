@@ -1,4 +1,6 @@
 // Devices: finding them, who they are, and what they always are.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstring>
 
@@ -196,6 +198,16 @@ NVML_API nvmlDeviceGetMaxMigDeviceCount(nvmlDevice device, unsigned* out) {
 NVML_API nvmlDeviceGetComputeMode(nvmlDevice device, int* out) {
   return with_model(device, [&](const GpuModel&, unsigned gpu) {
     return put(out, nvml_state()->gpu(gpu).compute_mode);
+  });
+}
+
+NVML_API nvmlDeviceSetComputeMode(nvmlDevice device, int mode) {
+  return with_model(device, [&](const GpuModel&, unsigned gpu) {
+    if (mode != 0 && mode != 2 && mode != 3) return kNvmlInvalidArgument;
+    if (geteuid() != 0) return kNvmlNoPermission;
+    const State::Guard guard(*nvml_state());
+    nvml_state()->gpu(gpu).compute_mode = static_cast<std::uint32_t>(mode);
+    return kNvmlSuccess;
   });
 }
 

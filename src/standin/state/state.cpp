@@ -300,6 +300,21 @@ int State::find_pid(int pid) {
   return found;
 }
 
+bool State::admits(unsigned gpu, int slot) {
+  constexpr std::uint32_t kProhibited = 2;
+  constexpr std::uint32_t kExclusive = 3;
+  if (layout_->gpus[gpu].compute_mode == kProhibited) return false;
+  if (layout_->gpus[gpu].compute_mode != kExclusive) return true;
+  reap();
+  for (int other = 0; other < static_cast<int>(kMaxProcesses); ++other) {
+    const Process& p = process(other);
+    const bool there = (p.kind == Kind::plain && p.contexts[gpu] > 0) ||
+                       (p.kind == Kind::server && p.bytes[gpu] > 0);
+    if (there && other != slot) return false;
+  }
+  return true;
+}
+
 std::uint64_t State::used(unsigned gpu) {
   std::uint64_t sum = 0;
   for (const Process& p : layout_->processes)

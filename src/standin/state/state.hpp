@@ -57,6 +57,9 @@ class State {
   void reap();
   [[nodiscard]] bool alive(int slot);
   [[nodiscard]] int find_pid(int pid);
+  // Whether its compute mode lets this process, or a server that is none yet (-1), use the GPU: an
+  // exclusive one has one process, or one MPS server, whose clients do not count.
+  [[nodiscard]] bool admits(unsigned gpu, int slot);
   [[nodiscard]] std::uint64_t used(unsigned gpu);  // by processes
   [[nodiscard]] std::uint64_t free(unsigned gpu);
   // Free as the process sees it: never more than its own MPS limit leaves.
