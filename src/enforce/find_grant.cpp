@@ -77,9 +77,6 @@ unsigned long long job_in_groups(const char* text, const char* group) {
       if (at != nullptr) {
         char* rest = nullptr;
         const unsigned long long job = std::strtoull(at + std::strlen(kJob), &rest, 10);
-        // 7.1 is the same job after a requeue; its grant has the name of the job.
-        if (*rest == '.' && rest[1] > '0' && rest[1] <= '9')
-          (void)std::strtoull(rest + 1, &rest, 10);
         // job_7.1: its run after the first requeue.
         if (*rest == '.') (void)std::strtoull(rest + 1, &rest, 10);
         if (job != 0 && (*rest == '\0' || *rest == '/')) return job;
