@@ -92,6 +92,9 @@ TEST_F(EngineLimitsTest, ArgumentsWaitInTheRecord) {
   auto wanted = held();
   wanted.arguments = {"a", "", "b c"};
   const auto id = submit(wanted);
+  // An update changes neither them nor what is kept in memory.
+  ASSERT_TRUE(engine->update({Uid(1000)}, std::to_string(id), R"({"arguments":["x"]})"));
+  settle();
   crash();
   ASSERT_TRUE(engine->release({Uid(1000)}, std::to_string(id)));
   settle();

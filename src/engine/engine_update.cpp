@@ -21,6 +21,7 @@ Answer<Job> Engine::check_update(const Caller& caller, const Job& job, const std
   wanted.batch = before.batch;
   wanted.script = wanted.batch ? "#!" : "";
   wanted.environment.clear();
+  wanted.arguments.clear();
   wanted.array = before.array;
   wanted.limits = before.limits;
   auto checked = check(caller, std::move(wanted), &job);
