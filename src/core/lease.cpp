@@ -10,10 +10,11 @@ namespace {
 // A contender is who was active for so long, less what it was idle, until it is less than that.
 constexpr double kRecentNs = 8e6;
 constexpr double kContendsNs = 6e6;
+constexpr double kReturnsNs = 2e6;  // for who was away and has credit: a burst is short
 constexpr double kIdlesNs = 3e6;
 // Who leaves the GPU idle more than half of the time is short of something else, and is taken to be
 // for a while.
-constexpr double kBusy = 0.6;
+constexpr double kBusy = 0.5;
 constexpr double kRememberNs = 10e9;
 // So many at most are made to take turns only to find out how long their launches are.
 constexpr int kFew = 4;
@@ -115,12 +116,19 @@ void LeaseArbiter::look(double elapsed_ns, const std::vector<Seen>& seen) {
 void LeaseArbiter::judge(Gpu& gpu, double elapsed_ns) {
   int flying = 0;
   bool filled = false;
-  for (const auto& [id, member] : gpu.members) flying += member.flying > 0 ? 1 : 0;
+  std::optional<double> level;
+  for (const auto& [id, member] : gpu.members) {
+    flying += member.flying > 0 ? 1 : 0;
+    if (member.contender) level = std::min(level.value_or(member.virtual_ns), member.virtual_ns);
+  }
   for (auto& [id, member] : gpu.members) {
     // With the GPU to itself it says what it is: in a crowd everybody seems busy.
     const bool alone = gpu.turns && id == gpu.holder && member.flying > 0 && flying == 1;
     member.light_ns =
         alone && member.busy < kBusy ? kRememberNs : std::max(member.light_ns - elapsed_ns, 0.0);
+    const bool has_credit = gpu.turns && level && member.virtual_ns < *level;
+    if (has_credit && !member.contender && member.active_ns >= kReturnsNs)
+      member.active_ns = kContendsNs;
     member.contender = member.active_ns >= (member.contender ? kIdlesNs : kContendsNs);
     filled |= member.contender && !is_light(member);
   }
