@@ -197,7 +197,7 @@ void Engine::back_to_queue(Job& job, bool held, bool count) {
   job.ending = Ending::none;
   job.mark.clear();
   job.run_time = {};
-  if (held) job.hold = Hold::user;
+  if (held && job.hold != Hold::admin) job.hold = Hold::user;
   api::JobInfo& info = job.info;
   if (count) ++info.restarts;
   info.reason = core::reason::kNone;
