@@ -81,14 +81,14 @@ TEST_F(RealCgroups, HoldProcessesAndLetThemGo) {
 
 // Who forks faster than one can look is caught by the freezer, and who is spared lives on.
 TEST_F(RealCgroups, KillWhatForksAllTheTimeButNotThoseSpared) {
-  const auto paths = cgroups_->create(group_, {.processes = 500});
+  const auto paths = cgroups_->create(group_, {.processes = 200});
   ASSERT_TRUE(paths) << paths.error().message;
   const auto pid = spawn(
-      shell("exec perl -e 'while (1) { fork(); select(undef, undef, undef, 0.001) }'", *paths));
+      shell("exec perl -e 'while (1) { fork(); select(undef, undef, undef, 0.01) }'", *paths));
   const auto client = spawn(shell("sleep 60", *paths));
   ASSERT_TRUE(pid && client);
   EXPECT_TRUE(testing::eventually([&] { return cgroups_->processes(group_)->size() > 50; }));
-  EXPECT_LE(cgroups_->processes(group_)->size(), 500U) << "pids.max";
+  EXPECT_LE(cgroups_->processes(group_)->size(), 200U) << "pids.max";
   const auto client_group = cgroups_->processes(group_);
   std::set<Pid> spared{*client};
   for (const Pid one : *client_group) {

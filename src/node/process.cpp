@@ -166,7 +166,9 @@ std::vector<ProcessRef> find_processes(const Search& search) {
   const auto all = all_processes();
   std::unordered_set<pid_t> members;
   const pid_t self = getpid();
-  for (const auto& process : all) {
+  // The newest first: they are the likeliest to be gone soon, with a child that is on no list.
+  for (auto one = all.rbegin(); one != all.rend(); ++one) {
+    const auto& process = *one;
     const pid_t pid = process.ref.pid.value();
     if (process.state == 'Z' || pid == self) continue;
     if ((search.ancestor && process.parent == *search.ancestor) ||

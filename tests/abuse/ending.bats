@@ -21,7 +21,7 @@ none_of() { ! ps -o stat=,args= -u "$1" | grep -v '^Z'; }
   start_users
   command -v perl >/dev/null || skip "needs perl"
   id=$(as games sbatch --parsable -o /dev/null --wrap \
-    'trap "" TERM; perl -e '"'"'$SIG{TERM} = "IGNORE"; fork() for 1..3; while (1) { exit if fork(); select(undef, undef, undef, 0.002) }'"'"'; kill -STOP $$')
+    'trap "" TERM; perl -e '"'"'$SIG{TERM} = "IGNORE"; fork() for 1..3; while (1) { exit if fork(); select(undef, undef, undef, 0.03) }'"'"'; kill -STOP $$')
   eventually has_state "$id" RUNNING
   eventually pgrep -u games perl >/dev/null
   scancel "$id"
