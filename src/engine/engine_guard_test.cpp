@@ -127,6 +127,20 @@ TEST_F(EngineGuardTest, WhatAnAdministratorHoldsIsNotLetGoByAUser) {
   EXPECT_EQ(job(id + "_2").state, "RUNNING");
 }
 
+TEST_F(EngineGuardTest, AnAdministratorsHoldOutlivesCancelAndRequeue) {
+  auto held = spec();
+  held.hold = true;
+  const auto id = std::to_string(submit(held));
+  ASSERT_TRUE(engine->hold(root, id));
+  settle();
+  ASSERT_TRUE(engine->cancel(user, id, {}));
+  settle();
+  ASSERT_TRUE(engine->requeue(user, id, true));
+  settle();
+  EXPECT_EQ(engine->release(user, id).error().error.code, "ESLURM_ACCESS_DENIED");
+  EXPECT_EQ(job(id).reason, "JobHeldAdmin");
+}
+
 TEST_F(EngineGuardTest, AnUpdateByRootLeavesTheJobItsOwners) {
   auto held = spec();
   held.hold = true;
