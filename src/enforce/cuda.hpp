@@ -103,7 +103,6 @@ inline constexpr int kNodeGraph = 4;
 inline constexpr int kNodeMemAlloc = 10;
 inline constexpr int kNodeMemFree = 11;
 inline constexpr std::size_t kEdgeDataBytes = 8;
-inline constexpr int kGraphUsedCurrent = 0;
 inline constexpr int kGraphReservedCurrent = 2;
 
 struct CUipcMemHandle {

@@ -475,7 +475,10 @@ std::uint64_t context_guess(int gpu) {
   std::uint64_t known = 0;
   const int count = slots_in_use();
   for (int i = 0; i < count; ++i) {
-    const std::uint64_t other = load(grant.usage->slots[i].gpus[gpu].context);
+    const aliquot_use& use = grant.usage->slots[i].gpus[gpu];
+    const std::uint64_t with_room = load(use.context);
+    const std::uint64_t room = load(use.room);
+    const std::uint64_t other = with_room > room ? with_room - room : 0;
     if (i != grant.slot && grant.usage->slots[i].pid != 0 && other > 0 &&
         (known == 0 || other < known))
       known = other;

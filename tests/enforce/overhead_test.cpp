@@ -73,6 +73,18 @@ TEST(Overhead, four_processes_have_room_each) {
     }
 }
 
+// A context is guessed by what one cost without its room, so that a second one still fits.
+TEST(Overhead, the_room_of_one_process_does_not_keep_another_out) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 4 * kGiB}});
+  Victim first(&job);
+  ASSERT_EQ(first.begin(), 0);
+  ASSERT_EQ(first.tell("alloc " + mib(4096 - 526 - 224 - 526 - 48)), 0);
+  Victim second(&job);
+  EXPECT_EQ(second.begin(), 0);
+  EXPECT_LE(job.total(), 4 * kGiB);
+}
+
 TEST(Overhead, variables_of_a_module_are_charged_and_refused) {
   Machine machine("h200:1");
   Job job(machine, {{0, 4 * kGiB}});
