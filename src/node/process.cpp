@@ -75,15 +75,15 @@ std::optional<ProcessInfo> read_process(Pid pid) {
                      .state = fields[0].front()};
 }
 
-std::vector<ProcessInfo> all_processes() {
-  std::vector<ProcessInfo> all;
+// The newest first.
+static std::vector<Pid> all_pids() {
+  std::vector<Pid> all;
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc"), closedir);
   if (!folder) return all;
   while (const dirent* entry = readdir(folder.get())) {
-    const auto pid = parse_digits(entry->d_name);
-    if (!pid) continue;
-    if (auto process = read_process(Pid(static_cast<pid_t>(*pid)))) all.push_back(*process);
+    if (const auto pid = parse_digits(entry->d_name)) all.emplace_back(static_cast<pid_t>(*pid));
   }
+  std::ranges::sort(all, std::ranges::greater());
   return all;
 }
 
@@ -162,19 +162,22 @@ static bool is_marked(const Search& search, Pid pid) {
   return environment_of(pid, kMarkVariable) == search.mark;
 }
 
-std::vector<ProcessRef> find_processes(const Search& search) {
-  const auto all = all_processes();
+// The newest are the likeliest to be gone soon, with a child that is on no list: they come first,
+// each is read whole before the next, and stopped at once where that is wanted.
+static std::vector<ProcessRef> look_for(const Search& search, bool stop) {
+  std::vector<ProcessInfo> all;
   std::unordered_set<pid_t> members;
   const pid_t self = getpid();
-  // The newest first: they are the likeliest to be gone soon, with a child that is on no list.
-  for (auto one = all.rbegin(); one != all.rend(); ++one) {
-    const auto& process = *one;
-    const pid_t pid = process.ref.pid.value();
-    if (process.state == 'Z' || pid == self) continue;
-    if ((search.ancestor && process.parent == *search.ancestor) ||
-        (search.session && process.session == *search.session) ||
-        is_marked(search, process.ref.pid)) {
-      members.insert(pid);
+  stop = stop && !search.steps_only && !search.step;
+  for (const Pid pid : all_pids()) {
+    const auto process = read_process(pid);
+    if (!process) continue;
+    all.push_back(*process);
+    if (process->state == 'Z' || pid.value() == self) continue;
+    if ((search.ancestor && process->parent == *search.ancestor) ||
+        (search.session && process->session == *search.session) || is_marked(search, pid)) {
+      members.insert(pid.value());
+      if (stop && pid != search.ancestor) signal_processes({process->ref}, SIGSTOP);
     }
   }
   // Children of members, until there are no more. The list is in no useful order.
@@ -199,6 +202,8 @@ std::vector<ProcessRef> find_processes(const Search& search) {
   }
   return found;
 }
+
+std::vector<ProcessRef> find_processes(const Search& search) { return look_for(search, false); }
 
 bool signal_process(int process, int signal) {
   return syscall(SYS_pidfd_send_signal, process, signal, nullptr, 0) == 0;
@@ -241,12 +246,12 @@ Killed kill_tree(const Search& search, Millis patience) {
   const std::int64_t deadline = mono_ms() + patience.value();
   std::vector<ProcessRef> seen;
   for (long pause = 1;; pause = std::min(pause * 2, 20L)) {
-    auto left = find_processes(search);
+    auto left = look_for(search, true);
     if (left.empty() && none_left(search)) return killed;
     // Stopped first, until there is nobody new: what is stopped cannot fork.
     for (int round = 0; round < 10; ++round) {
       signal_processes(left, SIGSTOP);
-      auto again = find_processes(search);
+      auto again = look_for(search, true);
       const bool same = again.size() == left.size();
       left = std::move(again);
       if (same) break;

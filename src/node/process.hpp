@@ -58,8 +58,6 @@ class Fd {
 
 // Nothing if there is no such process (any more).
 std::optional<ProcessInfo> read_process(Pid pid);
-// Every process of the machine.
-std::vector<ProcessInfo> all_processes();
 // A descriptor that polls readable when the process ends, whoever its parent is. Fails with
 // not_found if it has gone or is another process of the same number by now.
 Result<Fd> open_process(const ProcessRef& process);

@@ -119,7 +119,7 @@ TEST(Process, SaysGoneOnlyWhenNobodyIsLeft) {
     reap(*pid);
     const auto begun = length();
     EXPECT_TRUE(testing::eventually([&] { return length() > begun + 2; }));
-    const auto killed = kill_tree({.mark = mark}, seconds(20));
+    const auto killed = kill_tree({.mark = mark}, seconds(5));
     const auto after = length();
     usleep(100'000);
     EXPECT_TRUE(!killed.all_gone || length() == after) << "it goes on";
