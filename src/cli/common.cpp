@@ -152,7 +152,8 @@ std::string user_name(Uid uid) {
 void Voice::say(std::string_view kind, std::string_view text) const {
   std::string lines;
   for (const auto line : split(text, '\n')) {
-    lines += fmt::format("{}: {}{}\n", name_, kind, line);
+    // What it says may be what somebody typed, or a file's name.
+    lines += fmt::format("{}: {}{}\n", name_, kind, make_plain(line));
   }
   // One write: lines of several processes do not mix.
   if (std::fwrite(lines.data(), 1, lines.size(), stderr) != lines.size()) return;

@@ -3,7 +3,7 @@ load helper
 
 over() { [[ -z $(squeue -h -j "$1" 2>/dev/null) ]]; }
 # What is dead and not yet waited for does not count.
-none_of() { ! ps -o stat=,args= -u "$1" | grep -v '^Z'; }
+none_of() { ! ps -o stat=,args= -u "$1" | grep -v '^Z' | grep -F "$2"; }
 
 @test "a pipe that nobody reads keeps no job" {
   start_users
@@ -28,7 +28,7 @@ none_of() { ! ps -o stat=,args= -u "$1" | grep -v '^Z'; }
   # At once: the grace is not what is tested. With its supervisor gone the daemon does it.
   pkill -KILL -f "aliquot-stepd $work/state/jobs/$id"
   eventually over "$id"
-  none_of games
+  none_of games 'for 1..3'
 }
 
 # Processes outside of the job that carry its mark.

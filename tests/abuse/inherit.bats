@@ -10,7 +10,7 @@ start_burdened() {
 #!/bin/bash
 # Better off than its jobs where it may, else worse off.
 echo -900 >/proc/self/oom_score_adj || echo 500 >/proc/self/oom_score_adj
-ulimit -Sn 600; ulimit -Hn 5000; ulimit -Sc 7
+ulimit -Sn 600; ulimit -Hn 5000; ulimit -St 700
 trap '' USR1 HUP
 exec nice -n -5 taskset 1 perl -e '(\$t, \$n, \$k) = ("user", "aliquot-secret", "x"); syscall(250, 1, 0); syscall(248, \$t, \$n, \$k, 1, -3); exec @ARGV' "$ALIQUOT_BIN/aliquotd" "\$@"
 SH
@@ -20,7 +20,7 @@ SH
 
 # limited COMMAND…: as games with limits of its own.
 limited() {
-  as games bash -c 'ulimit -n 888; ulimit -Sn 777; ulimit -c 100; ulimit -Sc 3; ulimit -l 64; umask 027; exec "$@"' _ "$@"
+  as games bash -c 'ulimit -n 888; ulimit -Sn 777; ulimit -t 1000; ulimit -St 900; ulimit -l 64; umask 027; exec "$@"' _ "$@"
 }
 
 show='cat /proc/self/oom_score_adj; nice; nproc; grep -c aliquot-secret /proc/keys; grep -E "^(CapInh|CapPrm|CapEff|CapAmb|SigIgn|SigBlk|Groups|NoNewPrivs)" /proc/self/status; umask'
@@ -46,15 +46,15 @@ NoNewPrivs:	0"
 
 @test "soft limits go with the job, as --propagate has it; hard ones are the submitter's" {
   start_burdened
-  ulimits='ulimit -Sn; ulimit -Hn; ulimit -Sc; ulimit -Hc; ulimit -Sl; umask'
+  ulimits='ulimit -Sn; ulimit -Hn; ulimit -St; ulimit -Ht; ulimit -Sl; umask'
   limited sbatch -W -o out --wrap "$ulimits"
-  [ "$(xargs <"$work/games/out")" = "777 888 3 100 64 0027" ]
+  [ "$(xargs <"$work/games/out")" = "777 888 900 1000 64 0027" ]
   limited sbatch -W -o out --propagate=NONE --wrap "$ulimits"
-  [ "$(xargs <"$work/games/out")" = "600 888 7 100 64 0027" ]
-  limited sbatch -W -o out --propagate=RLIMIT_CORE,STACK --wrap "$ulimits"
-  [ "$(xargs <"$work/games/out")" = "600 888 3 100 64 0027" ]
+  [ "$(xargs <"$work/games/out")" = "600 888 700 1000 64 0027" ]
+  limited sbatch -W -o out --propagate=RLIMIT_CPU,STACK --wrap "$ulimits"
+  [ "$(xargs <"$work/games/out")" = "600 888 900 1000 64 0027" ]
   run limited srun bash -c "$ulimits"
-  [ "$(xargs <<<"$output")" = "777 888 3 100 64 0027" ]
+  [ "$(xargs <<<"$output")" = "777 888 900 1000 64 0027" ]
   run as games sbatch --propagate=FILES --wrap true
   [ "$status" -eq 1 ]
   [ "$output" = "sbatch: error: Bad rlimit name: FILES
