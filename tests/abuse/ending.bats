@@ -2,8 +2,6 @@
 load helper
 
 over() { [[ -z $(squeue -h -j "$1" 2>/dev/null) ]]; }
-# What is dead and not yet waited for does not count.
-none_of() { ! ps -o stat=,args= -u "$1" | grep -v '^Z' | grep -F "$2"; }
 
 @test "a pipe that nobody reads keeps no job" {
   start_users
@@ -15,20 +13,6 @@ none_of() { ! ps -o stat=,args= -u "$1" | grep -v '^Z' | grep -F "$2"; }
   scancel "$id"
   eventually has_state "$id" CANCELLED
   kill "$reader"
-}
-
-@test "what forks all the time is killed whole" {
-  start_users
-  command -v perl >/dev/null || skip "needs perl"
-  id=$(as games sbatch --parsable -o /dev/null --wrap \
-    'trap "" TERM; perl -e '"'"'$SIG{TERM} = "IGNORE"; fork() for 1..3; while (1) { exit if fork(); select(undef, undef, undef, 0.03) }'"'"'; kill -STOP $$')
-  eventually has_state "$id" RUNNING
-  eventually pgrep -u games perl >/dev/null
-  scancel "$id"
-  # At once: the grace is not what is tested. With its supervisor gone the daemon does it.
-  pkill -KILL -f "aliquot-stepd $work/state/jobs/$id"
-  eventually over "$id"
-  none_of games 'for 1..3'
 }
 
 # Processes outside of the job that carry its mark.
