@@ -1,15 +1,30 @@
-# What nearly every source includes, parsed once per target: half of the build's time otherwise. Sources
-# still include what they use; a target of a few files is left as it is.
-set(ALIQUOT_COMMON_HEADERS
+# aliquot_common_headers(<target> <library|test>)
+#   What nearly every source includes is parsed once for all libraries, and once for all unit tests. Sources still include
+#   what they use. Unit tests are not optimised: that would take half as long again as compiling them.
+set(common_headers
   <algorithm> <functional> <map> <memory> <optional> <string> <unordered_map> <vector>
   <fmt/format.h> <tl/expected.hpp>)
-function(aliquot_precompile target)
-  get_target_property(sources ${target} SOURCES)
-  list(LENGTH sources count)
-  if(count GREATER 3)
-    target_precompile_headers(${target} PRIVATE ${ARGN})
+set(test_headers <gmock/gmock.h> <gtest/gtest.h> <rapidcheck/gtest.h>)
+function(aliquot_common_headers target kind)
+  target_precompile_headers(${target} REUSE_FROM aliquot_${kind}_headers)
+  if(kind STREQUAL test)
+    target_compile_options(${target} PRIVATE -O0)
   endif()
 endfunction()
+
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/headers.cpp CONTENT "int main() {}\n")
+add_library(aliquot_library_headers STATIC EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/headers.cpp)
+target_link_libraries(aliquot_library_headers PRIVATE aliquot_options fmt::fmt tl::expected)
+target_precompile_headers(aliquot_library_headers PRIVATE ${common_headers})
+if(BUILD_TESTING AND ALIQUOT_UNIT_TESTS)
+  # An executable as they are: libraries are compiled otherwise.
+  add_executable(aliquot_test_headers EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/headers.cpp)
+  target_link_libraries(aliquot_test_headers PRIVATE
+    aliquot_options fmt::fmt tl::expected GTest::gmock rapidcheck)
+  set_target_properties(aliquot_test_headers PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+  target_compile_options(aliquot_test_headers PRIVATE -O0)
+  target_precompile_headers(aliquot_test_headers PRIVATE ${common_headers} ${test_headers})
+endif()
 
 # aliquot_library(<folder> [SOURCES …] [DEPENDS …])
 #   The static library aliquot_<folder> from SOURCES (none: a header-only folder), linked to DEPENDS.
@@ -24,7 +39,7 @@ function(aliquot_library folder)
   if(arg_SOURCES)
     add_library(${library} STATIC ${arg_SOURCES})
     target_link_libraries(${library} PUBLIC aliquot_options ${arg_DEPENDS})
-    aliquot_precompile(${library} ${ALIQUOT_COMMON_HEADERS})
+    aliquot_common_headers(${library} library)
   else()
     add_library(${library} INTERFACE)
     target_link_libraries(${library} INTERFACE aliquot_options ${arg_DEPENDS})
@@ -35,8 +50,7 @@ function(aliquot_library folder)
     add_executable(${folder}_test ${tests})
     target_link_libraries(${folder}_test PRIVATE
       ${library} GTest::gmock GTest::gtest_main rapidcheck Threads::Threads)
-    aliquot_precompile(${folder}_test
-      ${ALIQUOT_COMMON_HEADERS} <gmock/gmock.h> <gtest/gtest.h> <rapidcheck/gtest.h>)
+    aliquot_common_headers(${folder}_test test)
     gtest_discover_tests(${folder}_test
       TEST_PREFIX "${folder}." DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
   endif()

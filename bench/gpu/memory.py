@@ -1,8 +1,10 @@
 """The memory rows of bench/gpu/run: a job of 10 GiB takes what it can get, in every way we know; never more than its limit, by what NVML attributes
 to its processes and by the card's own total; and nothing is refused that a card of 10 GiB would have given."""
+import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -50,7 +52,7 @@ class Peak(threading.Thread):
         return self.processes, self.card
 
 
-def quiet(bench):
+def quiet():
     """Waits until nothing of the last job is left on the card."""
     nvml = Nvml()
     for _ in range(500):
@@ -60,10 +62,12 @@ def quiet(bench):
 
 
 def run_one(bench, engine, command, processes, under_mps):
-    quiet(bench)
+    quiet()
     peak = Peak()
     peak.under_mps = under_mps
-    found, status, text = bench.output(lambda file: engine.start(command, options=(f"--gpu-mem={LIMIT}M", "-n", str(processes)), log=file), 60)
+    # As an ordinary user's: a job of root's sees the descriptors of everybody's NVML, and takes them for exported memory.
+    found, status, text = bench.output(
+        lambda file: engine.start(command, options=(f"--gpu-mem={LIMIT}M", "-n", str(processes)), user=bench.USERS[0], log=file), 60)
     by_nvml, by_card = peak.stop()
     return {"found": found, "status": status, "text": "" if found else text, "nvml_mib": by_nvml, "card_mib": by_card, "processes": processes}
 
@@ -92,27 +96,57 @@ def kinds(bench, load):
                   f"{LIMIT} by both, all refused, none early", by_nvml <= LIMIT and by_card <= LIMIT and refused == tried and enough)
 
 
+def late_command(bench):
+    folder = tempfile.mkdtemp(dir=bench.lab)
+    os.chmod(folder, 0o1777)
+    return [sys.executable, os.path.join(bench.WORK, "late.py"), folder]
+
+
+def late(bench, engine, program):
+    """Code that is loaded late, beside the same processes on a card of which only as much is free."""
+    for processes in (1, 4):
+        quiet()
+        ballast = subprocess.Popen([program, "ballast"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        ballast.stdout.readline()
+        command = late_command(bench)
+        with tempfile.TemporaryFile("w+", dir=bench.lab) as log:
+            bare = [subprocess.Popen(command, stdout=log, stderr=subprocess.DEVNULL, env=dict(os.environ, SLURM_NTASKS=str(processes), SLURM_PROCID=str(i)))
+                    for i in range(processes)]
+            for process in bare:
+                process.wait(timeout=90)
+            log.seek(0)
+            alone = [json.loads(line) for line in log.read().splitlines() if line.startswith("{")]
+        ballast.communicate(b"x", timeout=30)
+        result = run_one(bench, engine, late_command(bench), processes, False)
+        bench.facts[f"memory_late_{processes}"] = dict(result, alone=alone)
+        words = lambda found: f"{sum(f['got_mib'] for f in found)} MiB and {sum(len(f['done']) for f in found)} of {8 * processes} operations"
+        done = lambda found: sum(len(f["done"]) for f in found)
+        found = result["found"]
+        bench.row(f"memory {LIMIT} MiB, late, {processes} process{'es' if processes > 1 else ''}",
+                  f"peak {result['nvml_mib']} MiB by NVML, {result['card_mib']} by the card; {words(found)}; bare {words(alone)}",
+                  f"{LIMIT} by both, as many operations as bare",
+                  len(found) == processes and done(found) >= done(alone) and sum(f["got_mib"] for f in found) >= LIMIT - (800 + 256) * processes
+                  and result["nvml_mib"] <= LIMIT and result["card_mib"] <= LIMIT)
+
+
 def ways(bench):
     """What a limit is easily blind to (work/memory.cu), and code that is loaded late (work/late.py)."""
     program = os.path.join(bench.lab, "memory")
     subprocess.run(["nvcc", "-O1", "-arch=native", "-o", program, os.path.join(bench.WORK, "memory.cu"), "-lcuda"], check=True)
-    late = [sys.executable, os.path.join(bench.WORK, "late.py")]
-    rows = [("exports", [program, "exports"], 1, 8000), ("orphan", [program, "orphan"], 1, 8000), ("graphs", [program, "graphs"], 1, 8000),
-            ("managed", [program, "managed"], 1, 8500), ("pending", [program, "pending"], 1, 5120), ("free", [program, "free"], 1, 9000),
-            ("local", [program, "local"], 1, 8192), ("late", late, 1, 8500), ("late", late, 4, 1000)]
+    rows = {"exports": 8000, "orphan": 8000, "graphs": 8000, "managed": 8500, "pending": 5120, "free": 9000, "local": 8192}
     engine = bench.Engine("job")
-    for name, command, processes, least in rows:
-        result = run_one(bench, engine, command, processes, False)
-        bench.facts[f"memory_{name}_{processes}"] = result
+    for name, least in rows.items():
+        result = run_one(bench, engine, [program, name], 1, False)
+        bench.facts[f"memory_{name}"] = result
         found = result["found"]
         got = min((f["got_mib"] for f in found), default=0)
-        fine = len(found) == processes and all(f["fine"] for f in found) and got >= least
+        fine = len(found) == 1 and all(f["fine"] for f in found) and got >= least
         # Managed memory is seen in the card's own total alone.
         shown = name != "managed" or result["card_mib"] >= got
-        extra = f", {[len(f['done']) for f in found]} of 8 operations done" if name == "late" else ""
-        bench.row(f"memory {LIMIT} MiB, {name}, {processes} process{'es' if processes > 1 else ''}",
-                  f"peak {result['nvml_mib']} MiB by NVML, {result['card_mib']} by the card; got {got}{extra}{'' if fine else ' ' + str(found or result['text'])[-200:]}",
+        bench.row(f"memory {LIMIT} MiB, {name}",
+                  f"peak {result['nvml_mib']} MiB by NVML, {result['card_mib']} by the card; got {got}{'' if fine else ' ' + str(found or result['text'])[-200:]}",
                   f"{LIMIT} by both, at least {least}", fine and shown and result["nvml_mib"] <= LIMIT and result["card_mib"] <= LIMIT)
+    late(bench, engine, program)
     engine.stop()
 
 

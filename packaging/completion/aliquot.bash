@@ -1,81 +1,82 @@
-# bash completion for aliquot
-_aliquot() {
-  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-  local command=${COMP_WORDS[1]:-} sub=${COMP_WORDS[2]:-} words=
-  COMPREPLY=()
+# bash completion for aliquot and for Slurm's commands where they are links to it ('aliquot shims'). What can be typed
+# comes from each command's own --help. Where a real Slurm has completed its commands already, nothing happens.
 
-  if [[ $COMP_CWORD -eq 1 ]]; then
-    words="setup sim slurm --help --version"
-  elif [[ $command == setup && $COMP_CWORD -eq 2 ]]; then
-    words="preload --help"
-  elif [[ $command == setup ]]; then
-    case $prev in
-      --library | --root)
-        compopt -o filenames 2>/dev/null
-        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
-        return
-        ;;
-      *) words="on off --library --root --json --help" ;;
-    esac
-  elif [[ $command == slurm && $COMP_CWORD -eq 2 ]]; then
-    words="setup check sandbox --help"
-  elif [[ $command == slurm && $sub == sandbox && $COMP_CWORD -eq 3 ]]; then
-    words="up down status env exec restart --help"
-  elif [[ $command == slurm ]]; then
-    case $prev in
-      --config | --slurm-conf | --plugin | --dir | --extra | --job-submit)
-        compopt -o filenames 2>/dev/null
-        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
-        return
-        ;;
-      --model) words="h200 h100 a100 titanrtx t4 v100 p100" ;;
-      --gpus | --simulate | --slurm-version | --port-base | --nodes | --set) return ;;
-      *)
-        case $sub in
-          setup) words="--gpus --simulate --billing --apply --undo --config --slurm-conf --slurm-version --plugin --no-confine --help" ;;
-          check) words="--json --config --slurm-conf --slurm-version --plugin --no-confine --help" ;;
-          sandbox) words="--dir --port-base --nodes --gpus --model --set --extra --job-submit --no-aliquot --no-db --bare" ;;
-        esac
-        ;;
-    esac
-  elif [[ $command == sim && $COMP_CWORD -eq 2 ]]; then
-    words="replay shell generate policies --help"
-  elif [[ $command == sim ]]; then
-    case $prev in
-      --nodes | --pods | --expected)
-        compopt -o filenames 2>/dev/null
-        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
-        return
-        ;;
-      --policy)
-        words="all $("${COMP_WORDS[0]}" sim policies 2>/dev/null | awk 'NR > 1 { print $1 }')"
-        # a,b,c: complete what follows the last comma.
-        if [[ $cur == *,* ]]; then
-          mapfile -t COMPREPLY < <(compgen -P "${cur%,*}," -W "$words" -- "${cur##*,}")
-          return
-        fi
-        ;;
-      --order) words="own published" ;;
-      --seeds | --arrived | --overcommit | --scale | --jobs | --workload | --seed | --*-count | --share | --multi | --cpu-only | --spec)
-        return
-        ;;
-      *)
-        case $sub in
-          replay) words="--nodes --pods --policy --seeds --order --arrived --overcommit --scale --jobs --expected --workload --json --help --help-all" ;;
-          generate) words="--nodes --pods --seed --nodes-count --pods-count --share --multi --cpu-only --spec --help --help-all" ;;
-          shell)
-            words="--echo --help --help-all"
-            if [[ $cur != -* ]]; then
-              compopt -o filenames 2>/dev/null
-              mapfile -t COMPREPLY < <(compgen -f -- "$cur")
-              return
-            fi
-            ;;
-          policies) words="--help --help-all" ;;
-        esac
-        ;;
-    esac
-  fi
-  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+# WORD…: the commands that a help text on stdin lists behind these words, which are a command themselves.
+_aliquot_commands() {
+  awk -v path="${*##*/}" '
+    BEGIN { sub(/^aliquot scontrol/, "scontrol", path) }
+    function behind(phrase) { # "scontrol show job [<id>]" behind "scontrol show": job
+      if (index(phrase " ", path " ") != 1) return
+      split(substr(phrase, length(path) + 2), word, " ")
+      if (word[1] ~ /^[a-z][a-z_-]*$/) print word[1]
+    }
+    /^[A-Z].*:$/ { listing = !/^(Options|Positionals)/ }
+    listing && /^  [a-z]/ { print $1 }
+    { sub(/^(usage:)? +/, "") }
+    index($0, "aliquot ") == 1 { behind($0) }
+    scontrol && !/^A job id/ { n = split($0, phrase, ", "); for (i = 1; i <= n; i++) behind("scontrol " phrase[i]) }
+    /^Valid <COMMAND>/ { scontrol = 1 }' | sort -u
 }
-complete -F _aliquot aliquot
+
+_aliquot_jobs() { "$1" squeue --me -h -o %i 2>/dev/null || squeue --me -h -o %i 2>/dev/null; echo last; }
+
+_aliquot_files() {
+  compopt -o filenames 2>/dev/null || true # outside of a completion there is nothing to set
+  mapfile -t COMPREPLY < <(compgen -f -- "$1")
+}
+
+_aliquot() {
+  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} name=${COMP_WORDS[0]} path=("${COMP_WORDS[0]}") i
+  local help commands words=''
+  COMPREPLY=()
+  help=$("$name" --help 2>/dev/null)
+  commands=$(_aliquot_commands "$name" <<<"$help")
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    [[ $'\n'$commands$'\n' == *$'\n'"${COMP_WORDS[i]}"$'\n'* ]] || break
+    path+=("${COMP_WORDS[i]}")
+    help=$("${path[@]}" --help 2>/dev/null)
+    commands=$(_aliquot_commands "${path[@]}" <<<"$help")
+  done
+
+  case $prev in
+    --config | --slurm-conf | --plugin | --dir | --extra | --job-submit | --library | --root | --expected | \
+      --output | --error | --input | --chdir | --multi-prog | -D | -o | -e | -i)
+      _aliquot_files "$cur"
+      return
+      ;;
+    --nodes | --pods) [[ ${path[1]:-} != sim ]] || _aliquot_files "$cur"; return ;;
+    --policy) words="all $("$name" sim policies 2>/dev/null | awk 'NR > 1 { print $1 }')" ;;
+    --order) words="own published" ;;
+    --model) words=$(sed -n 's/.*--model NAME .*: \(.*\) (.*/\1/p' <<<"$help") ;;
+    -p | --partition) words=$("$name" sinfo -h -o %R 2>/dev/null || sinfo -h -o %R 2>/dev/null) ;;
+    -u | --user | --uid) words=$(compgen -u) ;;
+    -t | --states) [[ ${path[*]} == *squeue ]] && words="pending running suspended completing completed cancelled failed timeout all" ;;
+    -j | --job | --jobs | --jobid) words=$(_aliquot_jobs "$name") ;;
+    *)
+      if [[ $cur == -* ]]; then
+        words=$(grep -oE -- '--[A-Za-z][A-Za-z0-9-]*' <<<"$help" | sort -u)
+      elif [[ $prev == -* ]] && grep -qE -- "(^|[ ,])$prev(=| [A-Z])" <<<"$help"; then
+        return # a value that only the user knows
+      elif [[ -n $commands ]]; then
+        words=$commands
+      else
+        case ${path[-1]##*/} in
+          why | logs | scancel | seff | hold | release | requeue | requeuehold | suspend | resume | wait_job) words=$(_aliquot_jobs "$name") ;;
+          sbatch | srun | salloc | shell | shims | exec) _aliquot_files "$cur"; return ;;
+          preload) words="on off" ;;
+        esac
+      fi
+      ;;
+  esac
+  # a,b,c: what follows the last comma.
+  if [[ $cur == *,* ]]; then
+    mapfile -t COMPREPLY < <(compgen -P "${cur%,*}," -W "$words" -- "${cur##*,}")
+  else
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+  fi
+}
+
+for _aliquot_name in aliquot sbatch srun salloc scancel squeue sinfo scontrol sacct seff; do
+  complete -p "$_aliquot_name" &>/dev/null || complete -F _aliquot "$_aliquot_name"
+done
+unset _aliquot_name

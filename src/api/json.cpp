@@ -1,5 +1,7 @@
 #include "api/json.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <boost/json/monotonic_resource.hpp>
 #include <boost/json/parse.hpp>
@@ -69,7 +71,7 @@ void visit_fields(Visitor& visit, T& value) {
 template <class Visitor, Of<JobInfo> T>
 void visit_fields(Visitor& visit, T& value) {
   FIELD(id); FIELD(array_job_id); FIELD(array_task_id); FIELD(array_pending);
-  FIELD(array_count); FIELD(array_min); FIELD(array_max); FIELD(array_step); FIELD(name);
+  FIELD(array_count); FIELD(array_min); FIELD(array_max); FIELD(array_step); FIELD(array_throttle); FIELD(name);
   FIELD(user); FIELD(uid); FIELD(group); FIELD(gid); FIELD(account); FIELD(partition);
   FIELD(qos); FIELD(comment); FIELD(state); FIELD(reason); FIELD(reason_detail);
   FIELD(cancelled_by); FIELD(priority); FIELD(nice); FIELD(dependency); FIELD(requeue);
@@ -162,7 +164,7 @@ void visit_fields(Visitor& visit, T& value) {
 
 template <class Visitor, Of<JobList> T>
 void visit_fields(Visitor& visit, T& value) {
-  FIELD(jobs);
+  FIELD(jobs); FIELD(next);
 }
 
 #undef FIELD
@@ -214,7 +216,7 @@ enum class Style : std::uint8_t { full, sparse, brief };
 bool is_detail(const JobInfo& job, const std::string& field) {
   return &field == &job.command || &field == &job.work_dir || &field == &job.std_out ||
          &field == &job.std_err || &field == &job.std_in || &field == &job.submit_host ||
-         &field == &job.comment || &field == &job.reason_detail;
+         &field == &job.comment || &field == &job.reason_detail || &field == &job.dependency;
 }
 
 template <Style style, class T>
@@ -383,8 +385,8 @@ void JobListWriter::add(const JobInfo& job, const std::string& reason_detail) {
   text_ += '}';
 }
 
-std::string JobListWriter::take() {
-  text_ += "]}";
+std::string JobListWriter::take(std::optional<std::int64_t> next) {
+  text_ += next ? fmt::format("],\"next\":{}}}", *next) : "]}";
   return std::move(text_);
 }
 
@@ -393,7 +395,7 @@ std::string to_json(const T& value) {
   if constexpr (std::same_as<T, JobList>) {
     JobListWriter list(value.jobs.size());
     for (const JobInfo& job : value.jobs) list.add(job);
-    return list.take();
+    return list.take(value.next);
   } else {
     std::string out;
     write<Style::full>(out, value);

@@ -3,6 +3,8 @@
 // In a JobList, which may be long, fields that have their default are left out.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,20 +29,24 @@ Result<void> update_from_json(T& value, std::string_view text);
 template <class T>
 void make_plain(T& value);
 
-// {"jobs": [...]}
+// {"jobs": [...], "next": 4711}
 struct JobList {
   std::vector<JobInfo> jobs;
+  // There is more: asked again with `after` being this, the list goes on. What ends meanwhile may
+  // come twice, the latest last.
+  std::optional<std::int64_t> next = {};
 };
 
 // The same text as to_json(JobList), job by job, without a list of all of them in memory.
 class JobListWriter {
  public:
-  // Brief: without command, files, comment and sentences, which a table of the queue does not show.
+  // Brief: without command, files, comment, dependencies and sentences, which a table of the queue
+  // does not show.
   explicit JobListWriter(std::size_t expected, bool brief = false);
   void add(const JobInfo& job);
   // With this reason_detail instead of its own, which must be empty.
   void add(const JobInfo& job, const std::string& reason_detail);
-  std::string take();
+  std::string take(std::optional<std::int64_t> next = {});
 
  private:
   std::string text_;

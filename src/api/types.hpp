@@ -130,6 +130,7 @@ struct JobInfo {
   std::int64_t array_min = 0;
   std::int64_t array_max = 0;
   std::int64_t array_step = 1;
+  std::int64_t array_throttle = 0;  // so many elements at once; 0: all
 
   std::string name;
   std::string user;

@@ -29,12 +29,17 @@ class Id {
 };
 
 using JobId = Id<struct JobIdTag, std::int64_t>;
-// The kernel's user id.
+// The kernel's user and group ids.
 using Uid = Id<struct UidTag, std::uint32_t>;
+using Gid = Id<struct GidTag, std::uint32_t>;
+// Who holds a part of a GPU: a job of any engine, by a name that is one file's: "7".
+using HolderId = Id<struct HolderIdTag, std::string>;
 // The device's UUID as the driver prints it: `GPU-…` or `MIG-…`.
 using GpuId = Id<struct GpuIdTag, std::string>;
 // The host name as the engine knows it.
 using NodeId = Id<struct NodeIdTag, std::string>;
+
+inline HolderId holder_of(JobId job) { return HolderId(std::to_string(job.value())); }
 
 }  // namespace aliquot
 

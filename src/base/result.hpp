@@ -11,6 +11,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/format_once.hpp"
+
 namespace aliquot {
 
 struct Error {

@@ -8,7 +8,7 @@
 namespace aliquot {
 namespace {
 
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
 
 TEST(Size, ReadsWhatSlurmReads) {
   EXPECT_EQ(parse_size("512"), mib(512));
@@ -55,7 +55,7 @@ TEST(Size, PrintsExactly) {
 
 RC_GTEST_PROP(SizeProperty, PrintedSizesReadBack, ()) {
   const auto shift = *rc::gen::inRange(0, 50);
-  const auto size = Bytes((*rc::gen::inRange<std::int64_t>(0, kMax) >> shift) << (shift / 2));
+  const auto size = Bytes((*rc::gen::inRange<std::int64_t>(0, kMostBytes) >> shift) << (shift / 2));
   RC_ASSERT(parse_size(format_size(size)) == size);
 }
 

@@ -17,26 +17,26 @@ static_assert(gib(8) == mib(8192) && mib(1) == Bytes(1 << 20));
 static_assert(kWholeGpu - Compute(2500) == Compute(7500));
 static_assert(gib(80) / gib(8) == 10);
 
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMostUnits = std::numeric_limits<std::int64_t>::max();
 
 TEST(Units, CheckedArithmeticRefusesOverflow) {
   EXPECT_EQ(checked_add(Bytes(1), Bytes(2)), Bytes(3));
-  EXPECT_EQ(checked_add(Bytes(kMax), Bytes(1)), std::nullopt);
+  EXPECT_EQ(checked_add(Bytes(kMostUnits), Bytes(1)), std::nullopt);
   EXPECT_EQ(checked_mul(Bytes(3), 4), Bytes(12));
-  EXPECT_EQ(checked_mul(Bytes(kMax / 2), 3), std::nullopt);
+  EXPECT_EQ(checked_mul(Bytes(kMostUnits / 2), 3), std::nullopt);
 }
 
 TEST(UnitsDeathTest, OperatorsTerminateOnOverflow) {
-  EXPECT_DEATH(Bytes(kMax) + Bytes(1), "");
-  EXPECT_DEATH(Bytes(-2) - Bytes(kMax), "");
-  EXPECT_DEATH(Bytes(kMax) * 2, "");
+  EXPECT_DEATH(Bytes(kMostUnits) + Bytes(1), "");
+  EXPECT_DEATH(Bytes(-2) - Bytes(kMostUnits), "");
+  EXPECT_DEATH(Bytes(kMostUnits) * 2, "");
 }
 
 TEST(Units, ProportionsRoundAsAsked) {
   EXPECT_EQ(scale_down(gib(80), 2500, kWholeGpu.value()), gib(20));
   EXPECT_EQ(scale_down(Bytes(10), 1, 3), Bytes(3));
   EXPECT_EQ(scale_up(Bytes(10), 1, 3), Bytes(4));
-  EXPECT_EQ(scale_down(Bytes(kMax), kMax, kMax), Bytes(kMax));
+  EXPECT_EQ(scale_down(Bytes(kMostUnits), kMostUnits, kMostUnits), Bytes(kMostUnits));
 }
 
 TEST(Units, PrintAsTheirNumberAndHash) {
@@ -45,7 +45,7 @@ TEST(Units, PrintAsTheirNumberAndHash) {
 }
 
 RC_GTEST_PROP(UnitsProperty, ScalingUpCoversScalingDown, ()) {
-  const auto amount = Bytes(*rc::gen::inRange<std::int64_t>(0, kMax));
+  const auto amount = Bytes(*rc::gen::inRange<std::int64_t>(0, kMostUnits));
   const auto share = *rc::gen::inRange<std::int64_t>(0, kWholeGpu.value() + 1);
   const auto low = scale_down(amount, share, kWholeGpu.value());
   const auto high = scale_up(amount, share, kWholeGpu.value());

@@ -3,7 +3,7 @@
 // the command line has been understood.
 #pragma once
 
-#include <CLI/App.hpp>
+#include <CLI/CLI.hpp>
 #include <functional>
 
 namespace aliquot::cli {

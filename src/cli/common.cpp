@@ -5,9 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
+#include <unordered_set>
 
 #include "base/text.hpp"
 
@@ -45,6 +48,7 @@ constexpr auto kErrors = std::to_array<KnownError>({
     {"ESLURM_INVALID_FEATURE", 2029, "Invalid feature specification"},
     {"ESLURM_INVALID_NODE_STATE", 2028, "Invalid node state specified"},
     {"ESLURM_DEPENDENCY", 2038, "Job dependency problem"},
+    {"ESLURM_CIRCULAR_DEPENDENCY", 2071, "Circular job dependency"},
     {"ESLURM_BATCH_ONLY", 2039, "Only batch jobs are accepted or processed"},
     {"ESLURM_INVALID_ACCOUNT", 2045, "Invalid account or account/partition combination specified"},
     {"ESLURM_INVALID_LICENSES", 2048, "Invalid license specification"},
@@ -58,6 +62,7 @@ constexpr auto kErrors = std::to_array<KnownError>({
     {"ESLURM_INVALID_TASK_MEMORY", 1, "Memory required by task is not available"},
     {"ESLURM_JOB_NOT_PENDING", 1, "Job is no longer pending execution"},
     {"ESLURM_PATHNAME_TOO_LONG", 2012, "Pathname of a file, directory or other parameter too long"},
+    {"ESLURM_STEP_LIMIT", 1, "Step limit reached for this job"},
     {"ESLURM_INVALID_GRES", 2072, "Invalid generic resource (gres) specification"},
     {"ESLURM_INVALID_ARRAY", 2094, "Invalid job array specification"},
 });
@@ -76,6 +81,10 @@ bool is_folder_of(const std::string& path, uid_t uid) {
 }
 
 }  // namespace
+
+bool is_passing(const api::ErrorInfo& error) {
+  return error.code == kUnreachable || error.code == "EAGAIN";
+}
 
 std::string error_text(const api::ErrorInfo& error) {
   if (const auto* known = find_error(error.code)) return std::string(known->text);
@@ -134,6 +143,24 @@ Answer<std::string> Daemon::send(std::string_view method, std::string_view targe
   }
   return tl::make_unexpected(
       api::ErrorInfo{"", fmt::format("the daemon answered with status {}", response->status)});
+}
+
+Answer<api::JobList> Daemon::list(std::string_view target, bool as_is) {
+  api::JobList all;
+  for (std::string page(target);;) {
+    auto more = as_is ? get_as_is<api::JobList>(page) : get<api::JobList>(page);
+    if (!more) return more;
+    std::ranges::move(more->jobs, std::back_inserter(all.jobs));
+    if (!more->next) break;
+    page = fmt::format("{}{}after={}", target, target.find('?') == target.npos ? '?' : '&',
+                       *more->next);
+  }
+  // What ended between two pages came twice: how it ended counts.
+  std::unordered_set<std::int64_t> seen;
+  const auto kept = std::remove_if(all.jobs.rbegin(), all.jobs.rend(),
+                                   [&](const auto& job) { return !seen.insert(job.id).second; });
+  all.jobs.erase(all.jobs.begin(), kept.base());
+  return all;
 }
 
 std::optional<Uid> find_user(std::string_view name_or_number) {

@@ -22,6 +22,9 @@ template <class T>
 using Answer = tl::expected<T, api::ErrorInfo>;
 inline constexpr std::string_view kUnreachable = "SLURMCTLD_COMMUNICATIONS_CONNECTION_ERROR";
 
+// Nothing was said about what was asked: the daemon is away, or cannot answer now.
+bool is_passing(const api::ErrorInfo& error);
+
 // The text Slurm has for the error, e.g. `Invalid job id specified`; the daemon's own where it has
 // none.
 std::string error_text(const api::ErrorInfo& error);
@@ -52,6 +55,8 @@ class Daemon {
   Answer<T> get_as_is(std::string_view target) {
     return decoded<T>(send("GET", target));
   }
+  // A list of jobs, which may come in pages.
+  Answer<api::JobList> list(std::string_view target, bool as_is = false);
   template <class T>
   Answer<T> post(std::string_view target, std::string_view body) {
     return decoded<T>(send("POST", target, body));

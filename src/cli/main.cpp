@@ -39,9 +39,18 @@ std::string describe(const CLI::App& app, const CLI::ParseError& error) {
   std::vector<std::string> known;
   for (const auto* command : inner->get_subcommands(nullptr)) known.push_back(command->get_name());
   if (inner == &app) {
-    for (auto& name : named_commands()) known.push_back(std::move(name));
+    for (const auto& command : named_commands()) known.emplace_back(command.name);
   }
   return sim::unknown_name("command", left.front(), known).message;
+}
+
+// Behind the list of the other commands, and laid out like it.
+std::string list_named_commands() {
+  std::string list = "Slurm's commands, also without 'aliquot' where 'aliquot shims' made links:\n";
+  for (const auto& command : named_commands()) {
+    list += fmt::format("  {:<28}{}\n", command.name, command.about);
+  }
+  return list;
 }
 
 int run(int argc, char** argv) {
@@ -52,6 +61,7 @@ int run(int argc, char** argv) {
   add_view_commands(app, invocation);
   add_slurm(app, invocation);
   add_sim(app, invocation);
+  app.footer(list_named_commands());
   if (argc == 2 && std::string_view(argv[1]) == "help") return print(app.help());
   try {
     app.parse(argc, argv);

@@ -8,24 +8,20 @@ namespace aliquot::cli {
 namespace {
 
 constexpr auto kCommands = std::to_array<NamedCommand>({
-    {"sbatch", run_sbatch},
-    {"srun", run_srun},
-    {"salloc", run_salloc},
-    {"scancel", run_scancel},
-    {"squeue", run_squeue},
-    {"sinfo", run_sinfo},
-    {"scontrol", run_scontrol},
-    {"sacct", run_sacct},
-    {"seff", run_seff},
+    {"sbatch", "Submit a script to the queue", run_sbatch},
+    {"srun", "Run a command, or a step of a job", run_srun},
+    {"salloc", "Get GPUs and CPUs for a shell", run_salloc},
+    {"scancel", "Cancel or signal jobs", run_scancel},
+    {"squeue", "The queue", run_squeue},
+    {"sinfo", "The machine and its partitions", run_sinfo},
+    {"scontrol", "Show, hold, change jobs and the machine", run_scontrol},
+    {"sacct", "Jobs that have ended, too", run_sacct},
+    {"seff", "What a job used of what it had", run_seff},
 });
 
 }  // namespace
 
-std::vector<std::string> named_commands() {
-  std::vector<std::string> names;
-  for (const auto& command : kCommands) names.emplace_back(command.name);
-  return names;
-}
+std::span<const NamedCommand> named_commands() { return kCommands; }
 
 const NamedCommand* find_named_command(std::string_view name) {
   for (const auto& command : kCommands) {

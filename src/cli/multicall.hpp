@@ -3,19 +3,18 @@
 // found before anything else of the program is set up, so that they start quickly.
 #pragma once
 
-#include <string>
+#include <span>
 #include <string_view>
-#include <vector>
 
 namespace aliquot::cli {
 
 struct NamedCommand {
   std::string_view name;
+  std::string_view about;
   int (*run)(int argc, char** argv);  // argv[0] is the bare name
 };
 
-// Their names, for whoever mistypes one.
-std::vector<std::string> named_commands();
+std::span<const NamedCommand> named_commands();
 
 // nullptr: no such command.
 const NamedCommand* find_named_command(std::string_view name);

@@ -10,7 +10,7 @@
 namespace aliquot::cli {
 namespace {
 
-struct Options {
+struct GenerateOptions {
   std::string nodes_file;
   std::string pods_file;
   std::string seed = "1";
@@ -22,7 +22,7 @@ struct Options {
   std::string spec = "10%";
 };
 
-Result<sim::SyntheticKnobs> parse_knobs(const Options& options) {
+Result<sim::SyntheticKnobs> parse_knobs(const GenerateOptions& options) {
   sim::SyntheticKnobs knobs;
   knobs.seed = static_cast<std::uint64_t>(TRY(parse_count("--seed", options.seed, 0, INT64_MAX)));
   knobs.nodes = TRY(parse_count("--nodes-count", options.nodes, 1, 1'000'000));
@@ -34,7 +34,7 @@ Result<sim::SyntheticKnobs> parse_knobs(const Options& options) {
   return knobs;
 }
 
-int generate(const Options& options) {
+int generate(const GenerateOptions& options) {
   const auto knobs = parse_knobs(options);
   if (!knobs) return misused(knobs.error());
   const auto trace = sim::generate_trace(*knobs);
@@ -53,7 +53,7 @@ int generate(const Options& options) {
 
 void add_sim_generate(CLI::App& parent, Invocation& invocation) {
   auto* command = parent.add_subcommand("generate", "Write a synthetic trace");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<GenerateOptions>();
   command->add_option("--nodes", options->nodes_file, "File to write the nodes to")->required();
   command->add_option("--pods", options->pods_file, "File to write the pods to")->required();
   command->add_option("--seed", options->seed, "Other seeds draw other traces")

@@ -17,7 +17,7 @@
 namespace aliquot::cli {
 namespace {
 
-struct Options {
+struct ReplayOptions {
   std::string nodes_file;
   std::string pods_file;
   std::string policy = "aliquot";
@@ -39,7 +39,7 @@ struct Arguments {
   std::int64_t scale = 1;
 };
 
-Result<Arguments> parse_arguments(const Options& options) {
+Result<Arguments> parse_arguments(const ReplayOptions& options) {
   Arguments arguments;
   if (options.nodes_file.empty() != options.pods_file.empty()) {
     return fail(Error::Code::invalid_argument,
@@ -61,7 +61,7 @@ Result<Arguments> parse_arguments(const Options& options) {
   return arguments;
 }
 
-Result<sim::Workload> read_workload(const Options& options, const Arguments& arguments) {
+Result<sim::Workload> read_workload(const ReplayOptions& options, const Arguments& arguments) {
   if (options.nodes_file.empty()) {
     const auto trace = TRY(sim::generate_trace({}));
     auto workload =
@@ -79,7 +79,7 @@ Result<sim::Workload> read_workload(const Options& options, const Arguments& arg
   return workload;
 }
 
-Result<std::vector<sim::Expected>> read_expected(const Options& options) {
+Result<std::vector<sim::Expected>> read_expected(const ReplayOptions& options) {
   if (options.expected_file.empty()) return std::vector<sim::Expected>();
   const auto all =
       TRY(sim::parse_expected(TRY(sim::read_file(options.expected_file)), options.expected_file));
@@ -98,7 +98,7 @@ Result<sim::Outcome> run_watched(const sim::Workload& workload, const sim::Plan&
   });
 }
 
-int replay(const Options& options) {
+int replay(const ReplayOptions& options) {
   const auto arguments = parse_arguments(options);
   if (!arguments) return misused(arguments.error());
   const auto workload = read_workload(options, *arguments);
@@ -130,7 +130,7 @@ int replay(const Options& options) {
 void add_sim_replay(CLI::App& parent, Invocation& invocation) {
   auto* command =
       parent.add_subcommand("replay", "Replay a trace of a cluster on the real placement");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ReplayOptions>();
   command->add_option("--nodes", options->nodes_file, "Nodes, as CSV; default: a synthetic trace");
   command->add_option("--pods", options->pods_file, "Pods, as CSV");
   command->add_option("--policy", options->policy, "Policies, a,b or all (see 'sim policies')")

@@ -14,7 +14,7 @@
 namespace aliquot::cli {
 namespace {
 
-struct Options {
+struct ShellOptions {
   std::string file;
   bool echo = false;
 };
@@ -42,7 +42,7 @@ int converse(std::istream& in, const std::string& source, bool interactive, bool
   return status;
 }
 
-int run_shell(const Options& options) {
+int run_shell(const ShellOptions& options) {
   if (options.file.empty() || options.file == "-") {
     const bool interactive = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
     return converse(std::cin, "stdin", interactive, options.echo);
@@ -58,7 +58,7 @@ int run_shell(const Options& options) {
 void add_sim_shell(CLI::App& parent, Invocation& invocation) {
   auto* command =
       parent.add_subcommand("shell", "Try placement by hand ('help' lists the commands)");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ShellOptions>();
   command->add_option("file", options->file, "Commands to run; default: stdin");
   command->add_flag("--echo", options->echo, "Print each command before its answer");
   command->callback(

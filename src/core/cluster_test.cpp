@@ -15,7 +15,7 @@ namespace {
 using namespace test;
 using ::testing::HasSubstr;
 
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
 std::set<NodeIndex> changes(const Cluster& cluster, std::uint64_t since) {
   std::set<NodeIndex> seen;
@@ -48,11 +48,11 @@ TEST(Portion, MoreThanTheWholeIsNone) {
   Node host = node("n", {gpu("GPU-0", gib(80))});
   const Gpu& device = host.gpus[0];
   EXPECT_EQ(portion_on(Amounts{gib(81), {}}, host, device), std::nullopt);
-  EXPECT_EQ(portion_on(Amounts{Bytes(kMax), {}}, host, device), std::nullopt);
+  EXPECT_EQ(portion_on(Amounts{Bytes(kMost), {}}, host, device), std::nullopt);
   EXPECT_EQ(portion_on(Amounts{{}, Compute(10'001)}, host, device), std::nullopt);
-  EXPECT_EQ(portion_on(Amounts{{}, Compute(kMax)}, host, device), std::nullopt);
+  EXPECT_EQ(portion_on(Amounts{{}, Compute(kMost)}, host, device), std::nullopt);
   EXPECT_EQ(portion_on(Tickets{Tickets::Kind::mps, 101}, host, device), std::nullopt);
-  EXPECT_EQ(portion_on(Tickets{Tickets::Kind::shard, kMax}, host, device), std::nullopt);
+  EXPECT_EQ(portion_on(Tickets{Tickets::Kind::shard, kMost}, host, device), std::nullopt);
   // Over-commit lets more jobs on a GPU; it makes no job larger.
   host.compute_limit = 2 * kWholeGpu;
   EXPECT_EQ(portion_on(Amounts{{}, Compute(10'001)}, host, device), std::nullopt);
@@ -70,10 +70,10 @@ TEST(Portion, OfAGpuWithoutMemory) {
 }
 
 RC_GTEST_PROP(PortionProperty, IsNeverNegativeAndNeverMoreThanTheGpu, ()) {
-  const auto amount = rc::gen::inRange<std::int64_t>(0, kMax);
+  const auto amount = rc::gen::inRange<std::int64_t>(0, kMost);
   Node host = node("n", {gpu("GPU-0", Bytes(*amount))});
-  host.mps_per_gpu = *rc::gen::inRange<std::int64_t>(1, kMax);
-  const auto count = *rc::gen::inRange<std::int64_t>(1, kMax);
+  host.mps_per_gpu = *rc::gen::inRange<std::int64_t>(1, kMost);
+  const auto count = *rc::gen::inRange<std::int64_t>(1, kMost);
   for (const std::variant<WholeGpu, Amounts, Tickets>& what :
        {std::variant<WholeGpu, Amounts, Tickets>(Amounts{Bytes(*amount), {}}),
         std::variant<WholeGpu, Amounts, Tickets>(
@@ -351,13 +351,13 @@ RC_GTEST_PROP(ClusterProperty, NeverLeavesItsBounds, ()) {
     Dice dice(step);
     const bool back = dice(2) == 1;
     Use use{dice(3),
-            CpuMilli(dice.one_of<std::int64_t>({0, 1'000, 40'000, -1, kMax})),
-            dice.one_of<Bytes>({Bytes(0), gib(100), Bytes(-1), Bytes(kMax)}),
+            CpuMilli(dice.one_of<std::int64_t>({0, 1'000, 40'000, -1, kMost})),
+            dice.one_of<Bytes>({Bytes(0), gib(100), Bytes(-1), Bytes(kMost)}),
             {}};
     const auto count = dice(3);
     for (std::uint32_t i = 0; i < count; ++i) {
       use.gpus.push_back({dice(4),
-                          {dice.one_of<Bytes>({Bytes(0), gib(8), gib(24), Bytes(kMax)}),
+                          {dice.one_of<Bytes>({Bytes(0), gib(8), gib(24), Bytes(kMost)}),
                            dice.one_of<Compute>({Compute(0), Compute(3'000), kWholeGpu})},
                           dice(3) == 2});
     }

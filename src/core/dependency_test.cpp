@@ -10,7 +10,7 @@ namespace {
 
 const WallTime kNow(1'000'000);
 
-std::string canonical(std::string_view text) {
+std::string canonical_dependency(std::string_view text) {
   const auto parsed = parse_dependencies(text);
   return parsed ? format_dependencies(*parsed) : "error: " + parsed.error().message;
 }
@@ -27,11 +27,11 @@ DependencyState judge(std::string_view text, const std::map<std::int64_t, Depend
 }
 
 TEST(Dependency, ReadsWhatSlurmReads) {
-  EXPECT_EQ(canonical("afterok:7:8,singleton"), "afterok:7,afterok:8,singleton");
-  EXPECT_EQ(canonical("AfterAny:7_3?afternotok:9"), "afterany:7_3?afternotok:9");
-  EXPECT_EQ(canonical("after:7+5:8"), "after:7+5,after:8");
-  EXPECT_EQ(canonical("aftercorr:12_*"), "aftercorr:12");
-  EXPECT_EQ(canonical(""), "");
+  EXPECT_EQ(canonical_dependency("afterok:7:8,singleton"), "afterok:7,afterok:8,singleton");
+  EXPECT_EQ(canonical_dependency("AfterAny:7_3?afternotok:9"), "afterany:7_3?afternotok:9");
+  EXPECT_EQ(canonical_dependency("after:7+5:8"), "after:7+5,after:8");
+  EXPECT_EQ(canonical_dependency("aftercorr:12_*"), "aftercorr:12");
+  EXPECT_EQ(canonical_dependency(""), "");
   for (const char* text :
        {"bogus:1", "afterok", "afterok:", "afterok:x", "afterok:0", "afterok:-1", "singleton:3",
         "afterok:1,", "afterok:1?afterany:2,afterany:3", "afterok:1+5", "after:1+x", "after:1_x",

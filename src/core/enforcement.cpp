@@ -20,28 +20,28 @@ std::int64_t major_of(std::string_view version) {
   return parse_digits(version.substr(0, version.find('.'))).value_or(0);
 }
 
-std::string words_of(const EnforcementPlan& plan, FaultDomain domain) {
+std::string words_of(const EnforcementPlan& plan) {
   std::string words;
   const auto add = [&](bool wanted, std::string_view word) {
     if (!wanted) return;
     if (!words.empty()) words += '+';
     words += word;
   };
-  add(plan.mps, fmt::format("mps({})", to_string(domain)));
+  add(plan.mps, fmt::format("mps({})", to_string(plan.domain)));
   add(plan.library, "library");
   add(plan.lease, "leases");
   add(plan.watchdog, "watchdog");
-  return words.empty() ? "none" : words;
+  return words.empty() ? std::string(kNotHeld) : words;
 }
 
-bool may_use_mps(const EnforcementFacts& node, const std::vector<GrantFacts>& grant,
-                 std::int64_t clients) {
+bool may_use_mps(const EnforcementFacts& node, const Grant& grant) {
   if (!node.no_mps.empty() || node.domain == FaultDomain::job) return false;
   // A client has one server, and a server of ours has one GPU.
-  if (grant.size() != 1) return false;
+  if (grant.gpus.size() != 1) return false;
   // Where the driver does not say, it is not from before Volta: those say.
-  if (grant.front().capability.value_or(kVolta) < kVolta) return false;
-  return clients <= kMpsClients;
+  const auto capability = node.capabilities.find(grant.gpus.front().gpu);
+  if (capability != node.capabilities.end() && capability->second < kVolta) return false;
+  return grant.processes <= kMpsClients;
 }
 
 }  // namespace
@@ -56,23 +56,22 @@ std::string_view to_string(FaultDomain domain) {
   return kDomains.at(static_cast<std::size_t>(domain));
 }
 
-EnforcementPlan plan_enforcement(const EnforcementFacts& node, const std::vector<GrantFacts>& grant,
-                                 std::int64_t clients) {
-  EnforcementPlan plan;
-  if (grant.empty()) return plan;  // no GPU: nothing to hold, and no word about it
-  if (std::ranges::all_of(grant, &GrantFacts::whole)) {
+EnforcementPlan plan_enforcement(const EnforcementFacts& node, const Grant& grant) {
+  EnforcementPlan plan{.domain = node.domain};
+  if (grant.gpus.empty()) return plan;  // no GPU: nothing to hold, and no word about it
+  if (std::ranges::all_of(grant.gpus, &GrantedGpu::whole)) {
     plan.words = "exclusive";
     return plan;
   }
   if (!node.enabled) {
-    plan.words = "none";
+    plan.words = kNotHeld;
     return plan;
   }
   plan.watchdog = true;
   plan.library = node.no_library.empty();
-  plan.mps = may_use_mps(node, grant, clients);
+  plan.mps = may_use_mps(node, grant);
   if (plan.mps) {
-    const GrantFacts& share = grant.front();
+    const Portion& share = grant.gpus.front().portion;
     // Between servers a percentage only wastes SMs, and within one it wastes what the others leave
     // idle: the leases hold the shares, where there is the library.
     if (node.domain == FaultDomain::gpu && (node.strict || !plan.library)) {
@@ -84,16 +83,16 @@ EnforcementPlan plan_enforcement(const EnforcementFacts& node, const std::vector
     plan.pinned_limit = plan.library ? share.memory + gib(1) : share.memory;
   }
   plan.lease = plan.library && !plan.thread_percentage;
-  plan.words = words_of(plan, node.domain);
+  plan.words = words_of(plan);
   return plan;
 }
 
-void drop_mps(EnforcementPlan& plan, FaultDomain domain) {
+void drop_mps(EnforcementPlan& plan) {
   plan.mps = false;
   plan.thread_percentage.reset();
   plan.pinned_limit.reset();
   plan.lease = plan.library;
-  plan.words = words_of(plan, domain);
+  plan.words = words_of(plan);
 }
 
 std::vector<Backend> list_backends(const EnforcementFacts& node) {

@@ -7,12 +7,15 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/ids.hpp"
 #include "base/units.hpp"
+#include "core/grant.hpp"
 
 namespace aliquot::core {
 
@@ -35,17 +38,13 @@ struct EnforcementFacts {
   Compute compute_limit = kWholeGpu;  // over that: compute is over-committed
   bool strict = false;       // domain gpu: a share is also the most a job gets, whatever is idle
   bool kill_escapes = true;  // end what holds more than its job was granted
+  std::map<GpuId, int> capabilities = {};  // compute capabilities, their major numbers
 };
 
-// What a job holds of one GPU.
-struct GrantFacts {
-  Bytes memory;
-  Compute compute;
-  bool whole = false;
-  std::optional<int> capability = {};  // the GPU's compute capability, its major number
-};
+inline constexpr std::string_view kNotHeld = "none";
 
 struct EnforcementPlan {
+  FaultDomain domain = FaultDomain::user;  // of its MPS server
   bool library = false;
   bool mps = false;
   bool lease = false;     // the library obeys the GPU's lease board
@@ -53,18 +52,16 @@ struct EnforcementPlan {
   std::optional<std::int64_t> thread_percentage = {};  // of the MPS client
   std::optional<Bytes> pinned_limit = {};              // of each MPS client: a second line
 
-  // For `scontrol show job`: "mps(user)+library+leases+watchdog", "exclusive" or "none".
+  // For `scontrol show job`: "mps(user)+library+leases+watchdog", "exclusive" or kNotHeld.
   std::string words = {};
 
   friend bool operator==(const EnforcementPlan&, const EnforcementPlan&) = default;
 };
 
-// clients: the processes that the job is expected to run on the GPU.
-EnforcementPlan plan_enforcement(const EnforcementFacts& node, const std::vector<GrantFacts>& grant,
-                                 std::int64_t clients);
+EnforcementPlan plan_enforcement(const EnforcementFacts& node, const Grant& grant);
 
 // For a plan whose MPS did not start: it goes on without.
-void drop_mps(EnforcementPlan& plan, FaultDomain domain);
+void drop_mps(EnforcementPlan& plan);
 
 struct Backend {
   std::string name;  // "driver", "mps", "library", "watchdog"

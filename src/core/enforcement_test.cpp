@@ -6,12 +6,17 @@
 namespace aliquot::core {
 namespace {
 
-GrantFacts share(std::int64_t percent) {
-  return {.memory = gib(10), .compute = Compute(100) * percent, .whole = false, .capability = 9};
+const GpuId kSomeGpu("GPU-0");
+
+GrantedGpu granted(std::int64_t percent) { return {kSomeGpu, {gib(10), Compute(100) * percent}}; }
+
+EnforcementPlan plan_for(const EnforcementFacts& node, std::vector<GrantedGpu> gpus,
+                         std::int64_t processes = 1) {
+  return plan_enforcement(node, {.processes = processes, .gpus = std::move(gpus)});
 }
 
 TEST(Enforcement, AShareGetsEverythingTheNodeHas) {
-  const auto plan = plan_enforcement({.driver_version = "580.1"}, {share(25)}, 1);
+  const auto plan = plan_for({.driver_version = "580.1"}, {granted(25)});
   EXPECT_EQ(plan.words, "mps(user)+library+leases+watchdog");
   EXPECT_TRUE(plan.mps);
   EXPECT_TRUE(plan.lease);
@@ -21,51 +26,49 @@ TEST(Enforcement, AShareGetsEverythingTheNodeHas) {
 
 TEST(Enforcement, InOneServerAnIdleShareIsNotLost) {
   EnforcementFacts node{.driver_version = "580.1", .domain = FaultDomain::gpu};
-  const auto plan = plan_enforcement(node, {share(20)}, 1);
+  const auto plan = plan_for(node, {granted(20)});
   EXPECT_EQ(plan.words, "mps(gpu)+library+leases+watchdog");
   EXPECT_EQ(plan.thread_percentage, std::nullopt);
   // Without the library nothing else holds it.
   node.no_library = "not installed";
-  EXPECT_EQ(plan_enforcement(node, {share(20)}, 1).thread_percentage, 20);
+  EXPECT_EQ(plan_for(node, {granted(20)}).thread_percentage, 20);
 }
 
 TEST(Enforcement, StrictlyPercentagesHoldTheShares) {
   EnforcementFacts node{.driver_version = "580.1", .domain = FaultDomain::gpu, .strict = true};
-  auto plan = plan_enforcement(node, {share(25)}, 1);
+  auto plan = plan_for(node, {granted(25)});
   EXPECT_EQ(plan.words, "mps(gpu)+library+watchdog");
   EXPECT_EQ(plan.thread_percentage, 25);
   node.compute_limit = kWholeGpu * 2;
-  EXPECT_EQ(plan_enforcement(node, {share(25)}, 1).thread_percentage, 50);
-  EXPECT_EQ(plan_enforcement(node, {share(75)}, 1).thread_percentage, 100);
+  EXPECT_EQ(plan_for(node, {granted(25)}).thread_percentage, 50);
+  EXPECT_EQ(plan_for(node, {granted(75)}).thread_percentage, 100);
   // Its MPS does not start: the leases take over.
-  drop_mps(plan, node.domain);
+  drop_mps(plan);
   EXPECT_EQ(plan.words, "library+leases+watchdog");
   EXPECT_EQ(plan.thread_percentage, std::nullopt);
 }
 
 TEST(Enforcement, WithoutMpsJobsTakeTurns) {
   const std::string expected = "library+leases+watchdog";
-  auto pascal = share(25);
-  pascal.capability = 6;
-  EXPECT_EQ(plan_enforcement({}, {pascal}, 1).words, expected);
-  EXPECT_EQ(plan_enforcement({.no_mps = "not installed"}, {share(25)}, 1).words, expected);
-  EXPECT_EQ(plan_enforcement({.domain = FaultDomain::job}, {share(25)}, 1).words, expected);
-  EXPECT_EQ(plan_enforcement({}, {share(25), share(25)}, 1).words, expected);
-  EXPECT_EQ(plan_enforcement({}, {share(25)}, 49).words, expected);
+  EXPECT_EQ(plan_for({.capabilities = {{kSomeGpu, 6}}}, {granted(25)}).words, expected);
+  EXPECT_EQ(plan_for({.no_mps = "not installed"}, {granted(25)}).words, expected);
+  EXPECT_EQ(plan_for({.domain = FaultDomain::job}, {granted(25)}).words, expected);
+  EXPECT_EQ(plan_for({}, {granted(25), granted(25)}).words, expected);
+  EXPECT_EQ(plan_for({}, {granted(25)}, 49).words, expected);
 }
 
 TEST(Enforcement, WithoutTheLibraryTheLimitOfMpsIsTheLimit) {
-  const auto plan = plan_enforcement({.no_library = "not installed"}, {share(25)}, 1);
+  const auto plan = plan_for({.no_library = "not installed"}, {granted(25)});
   EXPECT_EQ(plan.words, "mps(user)+watchdog");
   EXPECT_EQ(plan.pinned_limit, gib(10));
 }
 
 TEST(Enforcement, WhatNeedsNone) {
-  GrantFacts whole{.memory = gib(140), .compute = kWholeGpu, .whole = true};
-  EXPECT_EQ(plan_enforcement({}, {whole}, 1).words, "exclusive");
-  EXPECT_FALSE(plan_enforcement({}, {whole}, 1).library);
-  EXPECT_EQ(plan_enforcement({}, {}, 1).words, "");
-  EXPECT_EQ(plan_enforcement({.enabled = false}, {share(25)}, 1).words, "none");
+  const GrantedGpu whole{kSomeGpu, {gib(140), kWholeGpu}, true};
+  EXPECT_EQ(plan_for({}, {whole}).words, "exclusive");
+  EXPECT_FALSE(plan_for({}, {whole}).library);
+  EXPECT_EQ(plan_for({}, {}).words, "");
+  EXPECT_EQ(plan_for({.enabled = false}, {granted(25)}).words, "none");
 }
 
 RC_GTEST_PROP(Enforcement, APlanNeverUsesWhatIsNotThere, ()) {
@@ -74,8 +77,8 @@ RC_GTEST_PROP(Enforcement, APlanNeverUsesWhatIsNotThere, ()) {
   node.no_mps = *rc::gen::element<std::string>("", "no");
   node.no_library = *rc::gen::element<std::string>("", "no");
   node.domain = *rc::gen::element(FaultDomain::gpu, FaultDomain::user, FaultDomain::job);
-  std::vector<GrantFacts> grant(*rc::gen::inRange<std::size_t>(0, 3), share(30));
-  const auto plan = plan_enforcement(node, grant, *rc::gen::inRange(1, 100));
+  const std::vector<GrantedGpu> grant(*rc::gen::inRange<std::size_t>(0, 3), granted(30));
+  const auto plan = plan_for(node, grant, *rc::gen::inRange(1, 100));
   RC_ASSERT(!plan.library || (node.enabled && node.no_library.empty()));
   RC_ASSERT(!plan.mps || (node.enabled && node.no_mps.empty() && node.domain != FaultDomain::job));
   RC_ASSERT(!plan.lease || plan.library);

@@ -26,11 +26,11 @@ Node node(std::string name, std::vector<Gpu> gpus) {
           .gpus = std::move(gpus)};
 }
 
-Ledger ledger_of(std::vector<Node> nodes) {
+Ledger ledger_with(std::vector<Node> nodes) {
   return Ledger(Cluster::create(std::move(nodes)).value());
 }
 
-Ledger two_gpus() { return ledger_of({node("n1", {gpu("GPU-0"), gpu("GPU-1")})}); }
+Ledger two_gpus() { return ledger_with({node("n1", {gpu("GPU-0"), gpu("GPU-1")})}); }
 
 void take(Ledger& ledger, std::int64_t job, const std::string& words, NodeIndex on,
           std::vector<GpuIndex> gpus) {
@@ -115,8 +115,8 @@ TEST(Explain, TellsCpusAndHostMemory) {
 }
 
 TEST(Explain, TellsWhatCanNeverBe) {
-  auto ledger = ledger_of({node("n1", {gpu("GPU-0"), gpu("GPU-1", gib(11), "gtx1080")}),
-                           node("n2", {gpu("MIG-0", gib(10), "a100", "1g.10gb")})});
+  auto ledger = ledger_with({node("n1", {gpu("GPU-0"), gpu("GPU-1", gib(11), "gtx1080")}),
+                             node("n2", {gpu("MIG-0", gib(10), "a100", "1g.10gb")})});
   EXPECT_EQ(why(ledger, "--gpu-mem=32G").summary,
             "Never on this cluster: no GPU has more than 24 GiB of memory");
   EXPECT_EQ(why(ledger, "--gpu-mem=12G -G gtx1080:1").summary,
@@ -134,15 +134,15 @@ TEST(Explain, TellsWhatCanNeverBe) {
               ElementsAre("Never on this cluster: no GPU has more than 24 GiB of memory.",
                           "Waiting does not help."));
 
-  const auto slices = ledger_of({node("n2", {gpu("MIG-0", gib(10), "a100", "1g.10gb")})});
+  const auto slices = ledger_with({node("n2", {gpu("MIG-0", gib(10), "a100", "1g.10gb")})});
   EXPECT_EQ(why(slices, "gpu:1").summary,
             "Never on this cluster: every GPU is a MIG slice, which has to be asked for by its "
             "profile");
-  EXPECT_EQ(why(ledger_of({node("n1", {})}), "gpu:1").summary,
+  EXPECT_EQ(why(ledger_with({node("n1", {})}), "gpu:1").summary,
             "Never on this cluster: it has no GPU");
-  EXPECT_EQ(why(ledger_of({}), "-c 1").summary, "Never on this cluster: it has no nodes");
+  EXPECT_EQ(why(ledger_with({}), "-c 1").summary, "Never on this cluster: it has no nodes");
 
-  auto mixed = ledger_of({node("n1", {gpu("GPU-0")}), node("n2", {})});
+  auto mixed = ledger_with({node("n1", {gpu("GPU-0")}), node("n2", {})});
   const auto big =
       mixed.cluster().add_node({.id = NodeId("big"), .cpus = kOneCpu * 64, .memory = gib(512)});
   ASSERT_TRUE(big.has_value());
@@ -151,8 +151,8 @@ TEST(Explain, TellsWhatCanNeverBe) {
 }
 
 TEST(Explain, TellsOtherModelsAndSlices) {
-  auto ledger = ledger_of({node("n1", {gpu("GPU-0"), gpu("MIG-0", gib(10), "a100", "1g.10gb"),
-                                       gpu("GPU-2", gib(11), "gtx1080")})});
+  auto ledger = ledger_with({node("n1", {gpu("GPU-0"), gpu("MIG-0", gib(10), "a100", "1g.10gb"),
+                                         gpu("GPU-2", gib(11), "gtx1080")})});
   take(ledger, 3, "gpu:titanrtx:1", 0, {0});
   EXPECT_THAT(
       why(ledger, "gpu:titanrtx:1").sentences,
@@ -177,7 +177,7 @@ std::vector<Node> many_nodes(std::size_t count) {
 }
 
 TEST(Explain, GroupsManyGpus) {
-  auto ledger = ledger_of(many_nodes(100));
+  auto ledger = ledger_with(many_nodes(100));
   for (NodeIndex i = 0; i < 100; ++i) {
     take(ledger, 1000 + i, "gpu:1", i, {0});
     take(ledger, 2000 + i, i == 40 ? "--gpu-mem=17G" : "--gpu-mem=20G", i, {1});
@@ -197,7 +197,7 @@ TEST(Explain, GroupsManyGpus) {
 TEST(Explain, GroupsManyNodesAndWhatDoesNotMatter) {
   auto nodes = many_nodes(20);
   nodes.push_back(node("special", {gpu("GPU-x", gib(80), "a100")}));
-  auto ledger = ledger_of(std::move(nodes));
+  auto ledger = ledger_with(std::move(nodes));
   take(ledger, 5, "gpu:a100:1", 20, {0});
   EXPECT_THAT(why(ledger, "gpu:a100:1").sentences,
               ElementsAre("No a100 GPU is free.", "gpu0 on special is held whole by job 5.",
@@ -209,7 +209,7 @@ TEST(Explain, GroupsManyNodesAndWhatDoesNotMatter) {
 }
 
 TEST(Explain, NamesOnlyTheFirstOfManyJobs) {
-  auto ledger = ledger_of({node("n1", {gpu("GPU-0")})});
+  auto ledger = ledger_with({node("n1", {gpu("GPU-0")})});
   for (std::int64_t job = 1; job <= 9; ++job)
     take(ledger, job, "--gpu-mem=2500M --gpu-share=5%", 0, {0});
   EXPECT_EQ(why(ledger, "gpu:1").sentences[1],
@@ -221,7 +221,7 @@ TEST(Explain, NamesOnlyTheFirstOfManyJobs) {
 }
 
 RC_GTEST_PROP(ExplainProperty, EveryRefusalIsToldInFullSentences, ()) {
-  auto ledger = ledger_of(many_nodes(*rc::gen::inRange<std::size_t>(0, 12)));
+  auto ledger = ledger_with(many_nodes(*rc::gen::inRange<std::size_t>(0, 12)));
   const auto words = [] {
     return *rc::gen::element<std::string>("gpu:1", "gpu:2", "gpu:3", "mps:60", "shard:9",
                                           "--gpu-mem=9G", "--gpu-share=70% --gpus=2", "-c 9",

@@ -17,7 +17,7 @@ constexpr double kIdlesNs = 3e6;
 constexpr double kBusy = 0.5;
 constexpr double kRememberNs = 10e9;
 // So many at most are made to take turns only to find out how long their launches are.
-constexpr int kFew = 4;
+constexpr int kFewContenders = 4;
 // A job whose gate was just opened needs a moment to wake up.
 constexpr int kGrace = 3;
 // While no turns are taken, what somebody is ahead is forgotten within about a second.
@@ -26,18 +26,22 @@ constexpr double kForgetNs = 1e9;
 constexpr double kRest = 0.03;
 constexpr double kMostRestNs = 3e6;
 
-constexpr double kLongestLaunch = 1e9;
+constexpr double kLongestTurnLaunch = 1e9;
 constexpr double kUnlike = 4;
 constexpr double kShortLaunch = 20e3;
 // Before there are turns: enough for a burst to ask for them beside a few, not in a crowd.
 constexpr double kFirstCreditNs = 150e6;
+
+// What lasts so long is worth waiting for: to see its end takes us a millisecond. And not for ever.
+constexpr double kWorthWaitingNs = 25e6;
+constexpr double kLongestWaitNs = 250e6;
 
 // Of virtual time: nobody waits longer for what was in flight before the other came.
 constexpr double kMostAheadNs = 10e9;
 
 }  // namespace
 
-void LeaseArbiter::set(JobId id, std::size_t gpu, Compute share, std::uint64_t server) {
+void LeaseArbiter::set(const HolderId& id, std::size_t gpu, Compute share, std::uint64_t server) {
   Member& member = gpus_[gpu].members[id];
   // What it is ahead or behind stays the same amount of virtual time: a new share is for what
   // comes.
@@ -46,12 +50,12 @@ void LeaseArbiter::set(JobId id, std::size_t gpu, Compute share, std::uint64_t s
   member.server = server;
 }
 
-void LeaseArbiter::remove(JobId id) {
+void LeaseArbiter::remove(const HolderId& id) {
   for (auto& [index, gpu] : gpus_) gpu.members.erase(id);
   std::erase_if(gpus_, [](const auto& gpu) { return gpu.second.members.empty(); });
 }
 
-bool LeaseArbiter::paused(JobId id) const {
+bool LeaseArbiter::paused(const HolderId& id) const {
   return std::ranges::any_of(gpus_, [&](const auto& gpu) {
     const auto found = gpu.second.members.find(id);
     return found != gpu.second.members.end() && found->second.paused;
@@ -63,7 +67,7 @@ bool LeaseArbiter::turns(std::size_t gpu) const {
   return found != gpus_.end() && found->second.turns;
 }
 
-bool LeaseArbiter::held_elsewhere(JobId id, const Gpu& here) const {
+bool LeaseArbiter::held_elsewhere(const HolderId& id, const Gpu& here) const {
   return std::ranges::any_of(gpus_, [&](const auto& gpu) {
     if (&gpu.second == &here) return false;
     const auto found = gpu.second.members.find(id);
@@ -71,8 +75,8 @@ bool LeaseArbiter::held_elsewhere(JobId id, const Gpu& here) const {
   });
 }
 
-std::map<JobId, LeaseArbiter::Member>::iterator LeaseArbiter::slowest_contender(
-    Gpu& gpu, const std::function<bool(JobId)>& may_run) {
+std::map<HolderId, LeaseArbiter::Member>::iterator LeaseArbiter::slowest_contender(
+    Gpu& gpu, const std::function<bool(const HolderId&)>& may_run) {
   auto slowest = gpu.members.end();
   for (auto one = gpu.members.begin(); one != gpu.members.end(); ++one) {
     if (!one->second.contender || !may_run(one->first)) continue;
@@ -98,7 +102,7 @@ void LeaseArbiter::look(double elapsed_ns, const std::vector<Seen>& seen) {
     Member& member = found->second;
     member.flying = std::max(one.flying, 0);
     member.busy = std::clamp(one.busy, 0.01, 1.0);
-    member.launch_ns = std::clamp(one.launch_ns, 0.0, kLongestLaunch);
+    member.launch_ns = std::clamp(one.launch_ns, 0.0, kLongestTurnLaunch);
     // Who stands at an open gate is not waiting for us, whatever the job says of itself: a process
     // that died there, or lies, must not hold up the others.
     const bool closed = paused(one.job);
@@ -149,7 +153,7 @@ void LeaseArbiter::charge(Gpu& gpu, double elapsed_ns) {
   struct Server {
     double work = 0;    // in slices
     double length = 0;  // of all that runs side by side
-    double shortest = kLongestLaunch;
+    double shortest = kLongestTurnLaunch;
     double longest = 0;
   };
   std::map<std::uint64_t, Server> servers;
@@ -231,7 +235,7 @@ void LeaseArbiter::notice(Gpu& gpu, std::int64_t elapsed_ns) const {
     servers[member.server].unknown |= member.launch_ns == 0;
   }
   for (const auto& [number, server] : servers)
-    gpu.turns |= server.unknown && server.contenders > 1 && server.contenders <= kFew;
+    gpu.turns |= server.unknown && server.contenders > 1 && server.contenders <= kFewContenders;
   if (gpu.turns) gpu.unhelped_ns = 0;
   for (const auto& [id, behind] : gpu.members) {
     if (!behind.contender) continue;
@@ -248,7 +252,7 @@ void LeaseArbiter::notice(Gpu& gpu, std::int64_t elapsed_ns) const {
 // Whose turn it is on this GPU, whatever goes on elsewhere.
 void LeaseArbiter::choose(Gpu& gpu) const {
   const auto turn = static_cast<double>(options_.turn_ns);
-  const auto slowest = slowest_contender(gpu, [](JobId) { return true; });
+  const auto slowest = slowest_contender(gpu, [](const HolderId&) { return true; });
   if (!gpu.turns || slowest == gpu.members.end()) {
     for (auto& [id, member] : gpu.members) member.passed_over = false;
     return;
@@ -268,6 +272,23 @@ void LeaseArbiter::choose(Gpu& gpu) const {
   }
 }
 
+// Who has the turn does not begin beside a long launch of another server's or process's. What is
+// long, the turn before told: between turns a job has a few milliseconds in flight, or one launch.
+void LeaseArbiter::wait_for_long_ones(Gpu& gpu, double elapsed_ns) {
+  for (auto& [id, late] : gpu.members) {
+    if (!late.passed_over || late.flying == 0) {
+      if (late.lingers_ns > 0) late.lingered_ns = std::exchange(late.lingers_ns, 0);
+      continue;
+    }
+    late.lingers_ns += elapsed_ns;
+    if (late.lingered_ns < kWorthWaitingNs || late.lingers_ns > kLongestWaitNs) continue;
+    for (auto& [other, member] : gpu.members) {
+      const bool beside = member.server != 0 && member.server == late.server;
+      if (other != id && member.contender && member.flying == 0 && !beside) member.paused = true;
+    }
+  }
+}
+
 // Closes and opens: all gates of a job together, and nobody's for a job that is held elsewhere.
 void LeaseArbiter::decide(Gpu& gpu, double elapsed_ns) const {
   bool idle = true;
@@ -275,7 +296,8 @@ void LeaseArbiter::decide(Gpu& gpu, double elapsed_ns) const {
     member.paused = member.passed_over;
     idle &= member.flying == 0;
   }
-  const auto free_here = [&](JobId id) { return !held_elsewhere(id, gpu); };
+  wait_for_long_ones(gpu, elapsed_ns);
+  const auto free_here = [&](const HolderId& id) { return !held_elsewhere(id, gpu); };
   if (gpu.turns && held_elsewhere(gpu.holder, gpu)) {
     const auto next = slowest_contender(gpu, free_here);
     if (next != gpu.members.end()) next->second.paused = false;
@@ -300,7 +322,7 @@ void LeaseArbiter::step(std::int64_t elapsed_ns, const std::vector<Seen>& seen) 
   for (auto& [index, gpu] : gpus_) charge(gpu, elapsed);
   // What a job costs on the dearest of its GPUs it costs on all of them.
   if (gpus_.size() > 1) {
-    std::map<JobId, double> dearest;
+    std::map<HolderId, double> dearest;
     for (const auto& [index, gpu] : gpus_) {
       for (const auto& [id, member] : gpu.members)
         dearest[id] = std::max(dearest[id], member.charge_ns);

@@ -10,7 +10,9 @@
 //
 // Turns cost something, so they are taken only where someone is short: by more than two hundredths
 // of the GPU. Then one contender at a time has its gate open, the one that is furthest behind,
-// until it is a turn ahead of the next. A job that is not a contender runs when it likes and is
+// until it is a turn ahead of the next. What it has in flight then runs on beside the next one's;
+// but a launch that takes long has the GPU to itself until it ends: to alternate between servers or
+// processes costs both of them. A job that is not a contender runs when it likes and is
 // owed nothing beyond a bounded credit for having been away: so a burst is served at once, and a
 // long absence buys no monopoly. The GPU is never left idle for a turn: who lets it rest is passed
 // over.
@@ -40,7 +42,7 @@ class LeaseArbiter {
   };
   // What one job was seen to be doing on one GPU.
   struct Seen {
-    JobId job;
+    HolderId job;
     std::size_t gpu = 0;
     int flying = 0;        // processes of it with something in flight
     bool waiting = false;  // it stands at its gate
@@ -52,13 +54,13 @@ class LeaseArbiter {
   explicit LeaseArbiter(Options options) : options_(options) {}
 
   // A new job on that GPU, or a new share. Jobs of one MPS server have its number; 0: it has none.
-  void set(JobId job, std::size_t gpu, Compute share, std::uint64_t server);
-  void remove(JobId job);
+  void set(const HolderId& job, std::size_t gpu, Compute share, std::uint64_t server);
+  void remove(const HolderId& job);
 
   // elapsed_ns passed since the last step. A job that is not mentioned does nothing.
   void step(std::int64_t elapsed_ns, const std::vector<Seen>& seen);
 
-  [[nodiscard]] bool paused(JobId job) const;
+  [[nodiscard]] bool paused(const HolderId& job) const;
   // Turns are taken on that GPU.
   [[nodiscard]] bool turns(std::size_t gpu) const;
 
@@ -75,15 +77,17 @@ class LeaseArbiter {
     double busy = 1;
     double launch_ns = 0;
     int grace = 0;        // steps for which it may still be on its way through the gate
-    double light_ns = 0;  // for so long it is no contender
+    double light_ns = 0;  // for so long a contender only beside who fills the GPU
     bool known = false;
     bool contender = false;
     bool passed_over = false;  // it is somebody else's turn here
+    double lingers_ns = 0;     // for so long it is passed over and still has something in flight
+    double lingered_ns = 0;    // the last time
     bool paused = false;       // so its gates are closed
   };
   struct Gpu {
-    std::map<JobId, Member> members;
-    JobId holder;
+    std::map<HolderId, Member> members;
+    HolderId holder;
     bool turns = false;
     std::int64_t unhelped_ns = 0;  // since the turns made somebody wait
     bool was_idle = false;
@@ -98,10 +102,11 @@ class LeaseArbiter {
   void settle(Gpu& gpu, double elapsed_ns) const;
   void notice(Gpu& gpu, std::int64_t elapsed_ns) const;
   void choose(Gpu& gpu) const;
+  static void wait_for_long_ones(Gpu& gpu, double elapsed_ns);
   void decide(Gpu& gpu, double elapsed_ns) const;
-  static std::map<JobId, Member>::iterator slowest_contender(
-      Gpu& gpu, const std::function<bool(JobId)>& may_run);
-  [[nodiscard]] bool held_elsewhere(JobId job, const Gpu& gpu) const;
+  static std::map<HolderId, Member>::iterator slowest_contender(
+      Gpu& gpu, const std::function<bool(const HolderId&)>& may_run);
+  [[nodiscard]] bool held_elsewhere(const HolderId& job, const Gpu& gpu) const;
 
   Options options_;
   std::map<std::size_t, Gpu> gpus_;

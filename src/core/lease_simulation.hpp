@@ -45,7 +45,7 @@ class SimulatedNode {
     std::vector<FlightWatch> flights;
   };
   struct Job {
-    JobId id;
+    HolderId id;
     double share;
     std::vector<std::size_t> gpus;
     std::uint64_t server;
@@ -62,7 +62,7 @@ class SimulatedNode {
 
   Job& add(double share, const Program& program, std::uint64_t server = 0,
            std::vector<std::size_t> gpus = {0}) {
-    const JobId id(static_cast<std::int64_t>(jobs.size()) + 1);
+    const auto id = holder_of(JobId(static_cast<std::int64_t>(jobs.size()) + 1));
     Job job{id, share, gpus, server, program, {}, 0, 0};
     for (int i = 0; i < program.processes; ++i) {
       Process process;
@@ -144,7 +144,8 @@ class SimulatedNode {
     const double least = program.kernel_ns * (program.kernel_ns >= 10 * kMs ? 1 : 2);
     process.launch_debt = std::min(process.launch_debt + kTick, 2 * kTick);
     while (process.to_launch > 0 && process.launch_debt >= 0) {
-      const double most = bounded     ? kInFlight / static_cast<double>(job.processes.size())
+      const auto processes = static_cast<double>(job.processes.size());
+      const double most = bounded     ? kInFlight * (processes > 1 ? 2 / processes : 1)
                           : watched() ? kWatched
                                       : kAlone;
       if (in_flight(process) + program.kernel_ns > std::max(most, least)) break;

@@ -191,6 +191,25 @@ TEST(Lease, LongKernelsDoNotWinInOneServer) {
   EXPECT_NEAR(got[0] / sum(got), 0.5, 0.03);
 }
 
+// To alternate with it would cost both: it is waited for, but not for ever.
+TEST(Lease, ALongGraphHasTheGpuToItself) {
+  for (const bool servers : {false, true}) {
+    SimulatedNode node;
+    node.add(0.25, {.kernel_ns = 91 * kMs, .queue_ns = 364 * kMs}, servers ? 1 : 0);
+    node.add(0.75, {}, servers ? 2 : 0);
+    const auto got = parts(node);
+    EXPECT_NEAR(got[0], 0.25, 0.015);
+    EXPECT_NEAR(got[1], 0.75, 0.03);
+    EXPECT_GT(sum(got), 0.98);
+  }
+  SimulatedNode node;
+  node.add(0.5, {.kernel_ns = 1'000 * kMs, .queue_ns = 1'000 * kMs});
+  node.add(0.5, {});
+  const auto got = parts(node);
+  EXPECT_NEAR(got[1] / sum(got), 0.5, 0.1);
+  EXPECT_LT(node.jobs[1].blocked_ns, 0.4 * kWindow);
+}
+
 TEST(Lease, JobsOfOneServerShareItsSlice) {
   SimulatedNode node;
   node.add(0.2, {}, 77);
@@ -201,7 +220,7 @@ TEST(Lease, JobsOfOneServerShareItsSlice) {
   EXPECT_NEAR(got[1] / sum(got), 0.3, 0.03);
 }
 
-// Two dozen small jobs side by side, as a class has them: nobody is ever made to wait.
+// A dozen small jobs side by side, as a class has them: nobody is ever made to wait.
 TEST(Lease, SmallJobsSideBySideTakeNoTurns) {
   for (const int servers : {1, 4}) {
     SimulatedNode node;
@@ -264,13 +283,13 @@ TEST(Lease, SharesChangeAndJobsComeAndGo) {
   node.add(0.5, {.kernel_ns = 300 * kUs});
   node.add(0.5, {.kernel_ns = 2 * kMs});
   node.run(1'000 * kMs);
-  node.arbiter.set(JobId(1), 0, Compute(2'000), 0);
-  node.arbiter.set(JobId(2), 0, Compute(8'000), 0);
+  node.arbiter.set(HolderId("1"), 0, Compute(2'000), 0);
+  node.arbiter.set(HolderId("2"), 0, Compute(8'000), 0);
   auto got = parts(node);
   EXPECT_NEAR(got[0] / sum(got), 0.2, 0.03);
   // The second ends: the first has it all.
   node.jobs.pop_back();
-  node.arbiter.remove(JobId(2));
+  node.arbiter.remove(HolderId("2"));
   node.run(100 * kMs);
   node.forget();
   got = parts(node);
@@ -301,12 +320,13 @@ TEST(Lease, TwoJobsOnTwoGpusDoNotBlockEachOther) {
 
 TEST(Lease, WhoOnlySaysThatItWaitsHoldsNobodyUp) {
   LeaseArbiter arbiter;
-  arbiter.set(JobId(1), 0, Compute(1'000), 0);
-  arbiter.set(JobId(2), 0, Compute(9'000), 0);
+  arbiter.set(HolderId("1"), 0, Compute(1'000), 0);
+  arbiter.set(HolderId("2"), 0, Compute(9'000), 0);
   int paused = 0;
   for (int i = 0; i < 1'000; ++i) {
-    arbiter.step(1'500'000, {{.job = JobId(1), .flying = 1}, {.job = JobId(2), .waiting = true}});
-    if (arbiter.paused(JobId(1))) ++paused;
+    arbiter.step(1'500'000,
+                 {{.job = HolderId("1"), .flying = 1}, {.job = HolderId("2"), .waiting = true}});
+    if (arbiter.paused(HolderId("1"))) ++paused;
   }
   EXPECT_EQ(paused, 0);
 }

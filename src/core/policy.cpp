@@ -11,7 +11,7 @@
 namespace aliquot::core {
 namespace {
 
-struct Entry {
+struct Known {
   PolicyInfo info;
   std::unique_ptr<Policy> (*make)(const Profile&);
 };
@@ -21,8 +21,8 @@ std::unique_ptr<Policy> without_profile(const Profile&) {
   return Make();
 }
 
-const std::vector<Entry>& entries() {
-  static const std::vector<Entry> all = {
+const std::vector<Known>& entries() {
+  static const std::vector<Known> all = {
       {{"aliquot", "prices every rest by the jobs that could still use it; the default"},
        make_aliquot},
       {{"least-occupied", "the GPU with the fewest jobs"}, without_profile<make_least_occupied>},
@@ -51,13 +51,13 @@ std::vector<GpuIndex> Policy::choose(const Cluster& cluster, const Shape& shape,
 
 std::vector<PolicyInfo> policies() {
   std::vector<PolicyInfo> all;
-  for (const Entry& entry : entries()) all.push_back(entry.info);
+  for (const Known& entry : entries()) all.push_back(entry.info);
   return all;
 }
 
 Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const Profile& profile) {
   std::vector<std::string_view> names;
-  for (const Entry& entry : entries()) {
+  for (const Known& entry : entries()) {
     if (entry.info.name == name) return entry.make(profile);
     names.push_back(entry.info.name);
   }

@@ -22,8 +22,8 @@ GpuRequest mps(std::int64_t tickets, std::vector<std::string> models = {}) {
 GpuRequest shard(std::int64_t tickets, std::vector<std::string> models = {}) {
   return {1, Tickets{Tickets::Kind::shard, tickets}, std::move(models)};
 }
-GpuRequest share(std::optional<Bytes> memory, std::optional<Compute> compute,
-                 std::int64_t count = 1, std::vector<std::string> models = {}) {
+GpuRequest part(std::optional<Bytes> memory, std::optional<Compute> compute, std::int64_t count = 1,
+                std::vector<std::string> models = {}) {
   return {count, Amounts{memory, compute}, std::move(models)};
 }
 
@@ -89,21 +89,21 @@ TEST(RequestParse, CountsGpusOfNodesTasksAndJobs) {
 }
 
 TEST(RequestParse, ReadsSharesByAmount) {
-  EXPECT_EQ(parse_gpu_options({.gpu_mem = "8G"}), share(gib(8), std::nullopt));
-  EXPECT_EQ(parse_gpu_options({.gpu_mem = "8192"}), share(gib(8), std::nullopt));
-  EXPECT_EQ(parse_gpu_options({.gpu_share = "25%"}), share(std::nullopt, Compute(2500)));
-  EXPECT_EQ(parse_gpu_options({.gpu_share = "25"}), share(std::nullopt, Compute(2500)));
-  EXPECT_EQ(parse_gpu_options({.gpu_share = "0.5%"}), share(std::nullopt, Compute(50)));
-  EXPECT_EQ(parse_gpu_options({.gpu_mem = "8G", .gpu_share = "50%"}), share(gib(8), Compute(5000)));
+  EXPECT_EQ(parse_gpu_options({.gpu_mem = "8G"}), part(gib(8), std::nullopt));
+  EXPECT_EQ(parse_gpu_options({.gpu_mem = "8192"}), part(gib(8), std::nullopt));
+  EXPECT_EQ(parse_gpu_options({.gpu_share = "25%"}), part(std::nullopt, Compute(2500)));
+  EXPECT_EQ(parse_gpu_options({.gpu_share = "25"}), part(std::nullopt, Compute(2500)));
+  EXPECT_EQ(parse_gpu_options({.gpu_share = "0.5%"}), part(std::nullopt, Compute(50)));
+  EXPECT_EQ(parse_gpu_options({.gpu_mem = "8G", .gpu_share = "50%"}), part(gib(8), Compute(5000)));
 }
 
 TEST(RequestParse, SeveralGpusWithAShareAreSeveralShares) {
   EXPECT_EQ(parse_gpu_options({.gpus = "2", .gpu_share = "25%"}),
-            share(std::nullopt, Compute(2500), 2));
+            part(std::nullopt, Compute(2500), 2));
   EXPECT_EQ(parse_gpu_options({.gpus_per_task = "1", .gpu_mem = "4G", .tasks = 4}),
-            share(gib(4), std::nullopt, 4));
+            part(gib(4), std::nullopt, 4));
   EXPECT_EQ(parse_gpu_options({.gpus = "a100:1", .gpu_mem = "4G"}),
-            share(gib(4), std::nullopt, 1, {"a100"}));
+            part(gib(4), std::nullopt, 1, {"a100"}));
   auto two = mps(25, {"a100"});
   two.count = 2;
   EXPECT_EQ(parse_gpu_options({.gres = "mps:25", .gpus = "a100:2"}), two);
@@ -117,7 +117,7 @@ TEST(RequestParse, ConstraintNarrowsTheModels) {
   EXPECT_EQ(parse_gpu_options({.gres = "gpu:h100:1", .constraint = "a100|h100"}),
             whole(1, {"h100"}));
   EXPECT_EQ(parse_gpu_options({.gpu_mem = "8G", .constraint = "titanrtx"}),
-            share(gib(8), std::nullopt, 1, {"titanrtx"}));
+            part(gib(8), std::nullopt, 1, {"titanrtx"}));
 }
 
 TEST(RequestParse, RefusesNonsenseInGresAndSaysWhatToWrite) {
@@ -233,8 +233,8 @@ TEST(RequestParse, PrintsCanonicalWords) {
   EXPECT_EQ(format_gpu_request(whole(1, {"a100", "h100"})), "gpu:1 --constraint=a100|h100");
   EXPECT_EQ(format_gpu_request(mps(25)), "mps:25");
   EXPECT_EQ(format_gpu_request(shard(4, {"titanrtx"})), "shard:titanrtx:4");
-  EXPECT_EQ(format_gpu_request(share(gib(8), Compute(5000))), "--gpu-mem=8G --gpu-share=50%");
-  EXPECT_EQ(format_gpu_request(share(std::nullopt, Compute(2500), 2, {"a100"})),
+  EXPECT_EQ(format_gpu_request(part(gib(8), Compute(5000))), "--gpu-mem=8G --gpu-share=50%");
+  EXPECT_EQ(format_gpu_request(part(std::nullopt, Compute(2500), 2, {"a100"})),
             "--gpu-share=25% --gpus=a100:2");
 }
 

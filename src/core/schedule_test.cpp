@@ -23,12 +23,12 @@ Shape shape_of(const Cluster& cluster, GpuRequest gpus) {
   request.cpus = kOneCpu;
   return *cluster.shape(request);
 }
-Shape whole(const Cluster& cluster, std::int64_t count) {
+Shape whole_shape(const Cluster& cluster, std::int64_t count) {
   GpuRequest gpus;
   gpus.count = count;
   return shape_of(cluster, gpus);
 }
-Shape share(const Cluster& cluster, std::int64_t gigabytes) {
+Shape share_shape(const Cluster& cluster, std::int64_t gigabytes) {
   GpuRequest gpus;
   gpus.what = Amounts{gib(gigabytes), std::nullopt};
   return shape_of(cluster, gpus);
@@ -72,41 +72,41 @@ class ScheduleTest : public testing::Test {
 using testing::ElementsAre;
 
 TEST_F(ScheduleTest, ByPriorityThenAge) {
-  queue(whole(cluster_, 3), minutes(10));
-  queue(whole(cluster_, 3), minutes(10), 5);
+  queue(whole_shape(cluster_, 3), minutes(10));
+  queue(whole_shape(cluster_, 3), minutes(10), 5);
   EXPECT_THAT(decide(), ElementsAre("Resources 600000", "start"));
   queue_[0].priority = 5;
   EXPECT_THAT(decide(), ElementsAre("start", "Resources 600000"));
 }
 
 TEST_F(ScheduleTest, ShortJobsFillWhatTheBigOneCannotUseYet) {
-  run(whole(cluster_, 2), minutes(10));
-  queue(whole(cluster_, 4), minutes(60));
-  queue(whole(cluster_, 1), minutes(10));
-  queue(whole(cluster_, 1), minutes(11));
-  queue(whole(cluster_, 1), std::nullopt);
+  run(whole_shape(cluster_, 2), minutes(10));
+  queue(whole_shape(cluster_, 4), minutes(60));
+  queue(whole_shape(cluster_, 1), minutes(10));
+  queue(whole_shape(cluster_, 1), minutes(11));
+  queue(whole_shape(cluster_, 1), std::nullopt);
   EXPECT_THAT(decide(), ElementsAre("Resources 600000", "start", "Priority", "Priority"));
 }
 
 TEST_F(ScheduleTest, LongJobsStartBesideTheReservation) {
-  run(whole(cluster_, 2), minutes(10));
-  queue(whole(cluster_, 3), minutes(60));
-  queue(share(cluster_, 40), std::nullopt);
-  queue(share(cluster_, 40), std::nullopt);
-  queue(share(cluster_, 40), std::nullopt);
+  run(whole_shape(cluster_, 2), minutes(10));
+  queue(whole_shape(cluster_, 3), minutes(60));
+  queue(share_shape(cluster_, 40), std::nullopt);
+  queue(share_shape(cluster_, 40), std::nullopt);
+  queue(share_shape(cluster_, 40), std::nullopt);
   EXPECT_THAT(decide(), ElementsAre("Resources 600000", "start", "start", "Priority"));
 }
 
 TEST_F(ScheduleTest, TheImpossibleBlocksNobody) {
-  queue(whole(cluster_, 5), minutes(1));
-  queue(whole(cluster_, 4), minutes(1));
+  queue(whole_shape(cluster_, 5), minutes(1));
+  queue(whole_shape(cluster_, 4), minutes(1));
   EXPECT_THAT(decide(), ElementsAre("ReqNodeNotAvail", "start"));
 }
 
 TEST_F(ScheduleTest, ABigJobIsNotStarvedWithoutAnyTimeLimits) {
-  run(share(cluster_, 10), std::nullopt);
-  queue(whole(cluster_, 4), std::nullopt);
-  queue(share(cluster_, 10), std::nullopt);
+  run(share_shape(cluster_, 10), std::nullopt);
+  queue(whole_shape(cluster_, 4), std::nullopt);
+  queue(share_shape(cluster_, 10), std::nullopt);
   EXPECT_THAT(decide(), ElementsAre("Resources 31536000000", "Priority"));
 }
 
@@ -119,7 +119,7 @@ TEST_F(ScheduleTest, RulesHoldBackAndCount) {
     }
     void started(const QueueEntry&) override { ++count; }
   } rules;
-  for (int i = 0; i < 3; ++i) queue(share(cluster_, 1), minutes(1));
+  for (int i = 0; i < 3; ++i) queue(share_shape(cluster_, 1), minutes(1));
   EXPECT_THAT(decide(&rules), ElementsAre("start", "start", "QOSMaxJobsPerUserLimit"));
 }
 
@@ -146,8 +146,8 @@ RC_GTEST_PROP(Schedule, BackfillNeverDelaysTheReservation, ()) {
       const auto number = static_cast<std::uint64_t>(minute * 10 + i);
       const std::int64_t length = *rc::gen::inRange(1, 12);
       const Shape shape = *rc::gen::arbitrary<bool>()
-                              ? whole(cluster, *rc::gen::inRange(1, 5))
-                              : share(cluster, *rc::gen::element(5, 10, 20, 40));
+                              ? whole_shape(cluster, *rc::gen::inRange(1, 5))
+                              : share_shape(cluster, *rc::gen::element(5, 10, 20, 40));
       jobs.push_back({.entry = {.job = JobId(static_cast<std::int64_t>(number) + 1),
                                 .order = number,
                                 .shape = shape,

@@ -143,20 +143,25 @@ unsigned processes_of(int gpu, std::uint32_t contended) {
   return count == 0 ? 1 : count;
 }
 
-// Counts what this thread launched since it last came by, and holds it back while too much is in
-// flight.
+// Counts what this thread launched since it last came by, and holds it back while its job is paused
+// or has too much in flight.
 void take_off(const Passage& passage, const aliquot_board& board, std::uint64_t launches,
               std::uint64_t cost_ns) {
   const int gpu = passage.gpu;
   FlightLimit limit = limit_of_board(passage.contended);
-  // What the job has in flight it has with all its processes.
-  limit.most_ns /= processes_of(gpu, passage.contended);
+  wait_while_paused(gpu, board);
+  // What the job has in flight it has with all its processes. Several may have twice as much: with
+  // less than the driver's slice (2 ms) those without a server would alternate all the time.
+  const unsigned processes = processes_of(gpu, passage.contended);
+  if (processes > 1) limit.most_ns = limit.most_ns * 2 / processes;
   if (flight_begin(gpu, passage.stream, launches, cost_ns, limit)) return;
   // Some launches are long by themselves, and longer beside others.
   const std::uint64_t patience = cost_ns * 4 > kPatienceNs ? cost_ns * 4 : kPatienceNs;
   const std::uint64_t deadline = now_ns() + patience;
   do {
     (void)nanosleep(&kPoll, nullptr);
+    // What was waited for may have been long, and the turn over.
+    wait_while_paused(gpu, board);
     if (flight_begin(gpu, passage.stream, launches, cost_ns, limit)) return;
   } while (now_ns() < deadline && __atomic_load_n(&board.contended, __ATOMIC_RELAXED) != 0 &&
            fresh(board));
@@ -240,7 +245,6 @@ void before_launch(Passage* passage) {
     return;
   }
   if (passage->followed) {
-    wait_while_paused(gpu, *board);
     take_off(*passage, *board, launches.count, launches.cost_ns);
   }
   if (measures)
@@ -257,12 +261,12 @@ void after_launch(const Passage& passage, CUresult result) {
     flight_mark(passage.gpu, passage.stream, limit_of_board(passage.contended));
 }
 
-bool gate_waits(CUstream stream) {
-  if (__atomic_load_n(&gate_state, __ATOMIC_ACQUIRE) != gate_on || watch_count == 0) return false;
+int gate_waits(CUstream stream) {
+  if (__atomic_load_n(&gate_state, __ATOMIC_ACQUIRE) != gate_on || watch_count == 0) return kNoGpu;
   const KeepErrno keep;
   const int gpu = launch_gpu();
   aliquot_use* use = gpu < 0 ? nullptr : own_use(gpu);
-  if (use == nullptr) return false;
+  if (use == nullptr) return kNoGpu;
   bool counts = false;
   for (const unsigned count : thread_gate.counts) counts |= count != 0;
   if (counts) {
@@ -272,18 +276,17 @@ bool gate_waits(CUstream stream) {
                launches.cost_ns);
   }
   (void)__atomic_add_fetch(&use->in_wait, 1, __ATOMIC_RELAXED);
-  return true;
+  return gpu;
 }
 
-void gate_synchronized(CUstream stream, bool all, bool waited, bool over) {
+void gate_synchronized(CUstream stream, bool all, int waited, bool over) {
   if (__atomic_load_n(&gate_state, __ATOMIC_ACQUIRE) != gate_on) return;
+  // Not asked for anew: the context may have broken meanwhile.
+  if (aliquot_use* use = own_use(waited))
+    (void)__atomic_sub_fetch(&use->in_wait, 1, __ATOMIC_RELAXED);
+  if (!over) return;
   const int gpu = launch_gpu();
   if (gpu < 0) return;
-  if (waited) {
-    aliquot_use* use = own_use(gpu);
-    if (use != nullptr) (void)__atomic_sub_fetch(&use->in_wait, 1, __ATOMIC_RELAXED);
-  }
-  if (!over) return;
   bool counts = false;
   for (const unsigned count : thread_gate.counts) counts |= count != 0;
   const bool pending = flight_pending(gpu);

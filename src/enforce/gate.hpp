@@ -48,11 +48,12 @@ void before_launch(Passage* passage);
 void after_launch(const Passage& passage, CUresult result);
 // A stream that cannot be: of a wait for something else, as an event.
 inline const CUstream kNoStream = reinterpret_cast<CUstream>(-1);
-// The program is about to wait for the GPU, in the driver. gate_synchronized must follow if true.
-bool gate_waits(CUstream stream);
-// It has waited for the stream, or with all for everything in its context; if `waited`, with
-// gate_waits before. `over`: it came to its end.
-void gate_synchronized(CUstream stream, bool all, bool waited, bool over);
+// The program is about to wait for the GPU, in the driver. Which GPU it says to wait for, if any:
+// for gate_synchronized, which must follow then.
+int gate_waits(CUstream stream);
+// It has waited for the stream, or with all for everything in its context; `waited`: what
+// gate_waits said before, or kNoGpu. `over`: it came to its end.
+void gate_synchronized(CUstream stream, bool all, int waited, bool over);
 
 // In the per-thread entry points stream 0 is the thread's own.
 inline CUstream own_stream(CUstream stream) {
@@ -91,7 +92,7 @@ CUresult pass_gate(CUstream stream, LaunchKind kind, Call call) {
 template <class Call>
 CUresult pass_wait(CUstream stream, bool all, Call call) {
   if (!grant_wanted()) return call();
-  const bool waits = gate_waits(stream);
+  const int waits = gate_waits(stream);
   const CUresult r = call();
   gate_synchronized(stream, all, waits, r == kSuccess);
   if (r == kSuccess) pools_waited(stream, all);

@@ -9,7 +9,7 @@ namespace {
 // The program asked whether something is over, and it is.
 CUresult asked(CUresult r, CUstream stream) {
   if (r == kSuccess && grant_wanted()) {
-    gate_synchronized(stream, false, false, true);
+    gate_synchronized(stream, false, kNoGpu, true);
     pools_waited(stream, false);
   }
   return r;

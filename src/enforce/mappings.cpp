@@ -228,7 +228,8 @@ void export_address(CUdeviceptr address, int fd) {
   std::size_t size = 0;
   const Hold hold(lock);
   if (const Mapping* mapping = mapping_at(address)) {
-    if (Record* record = allocations.find(mapping->allocation)) mark_exported(record, fd);
+    Record* record = allocations.find(mapping->allocation);
+    if (record != nullptr && (record->kind & allocation_imported) == 0) mark_exported(record, fd);
     return;
   }
   if (real::cuMemGetAddressRange_v2(&base, &size, address) != kSuccess) return;

@@ -149,6 +149,8 @@ ALIQUOT_HOOK cuCtxSetLimit(int limit, std::size_t value) {
     return kOutOfMemory;
   const CUresult r = call();
   if (r == kSuccess && limit == kStackLimit) local_grown(gpu, value);
+  if (limit == kHeapLimit && r != kSuccess && value > before) promise_less(gpu, value - before);
+  if (limit == kHeapLimit && r == kSuccess && value < before) promise_less(gpu, before - value);
   return r;
 }
 

@@ -178,6 +178,17 @@ bool promise_room(int gpu, std::uint64_t bytes) {
   return true;
 }
 
+void promise_less(int gpu, std::uint64_t bytes) {
+  const Hold hold(lock);
+  Overhead& own = overheads[gpu];
+  const std::uint64_t less = bytes < own.promised ? bytes : own.promised;
+  own.promised -= less;
+  // The room is as large as it was without.
+  const std::uint64_t back = less < own.room ? less : own.room;
+  set_room(gpu, own.room - back);
+  release(gpu, back, true);
+}
+
 std::uint64_t local_growth(int gpu, CUdevice device, std::uint64_t bytes) {
   constexpr int kMultiprocessors = 16;
   constexpr int kThreadsOfEach = 39;

@@ -35,6 +35,8 @@ void overhead_gone(int gpu);
 bool have_room(int gpu, std::uint64_t bytes = 0);
 // The same for what it will take later, all at once: kept for that beside the rest.
 bool promise_room(int gpu, std::uint64_t bytes);
+// It will not, after all.
+void promise_less(int gpu, std::uint64_t bytes);
 
 // Local memory: the driver keeps as much for every thread the GPU can hold as the greediest
 // function launched so far needs. What more it takes for one that needs so many bytes a thread.

@@ -17,10 +17,6 @@ net::Response error_response(const Refused& refused) {
 net::Response to_response(const Answer<void>& answer) {
   return answer ? net::Response{200, "{}"} : error_response(answer.error());
 }
-net::Response to_response(Answer<std::vector<api::JobInfo>> answer) {
-  if (!answer) return error_response(answer.error());
-  return {200, api::to_json(api::JobList{std::move(*answer)})};
-}
 template <class T>
 net::Response to_response(const Answer<T>& answer) {
   return answer ? net::Response{200, api::to_json(*answer)} : error_response(answer.error());
@@ -94,18 +90,22 @@ void ApiServer::get(const net::Request& request, const std::vector<std::string>&
     if (const auto start = parse_digits(value(request, "start"))) query.start = WallTime(*start);
     if (const auto end = parse_digits(value(request, "end"))) query.end = WallTime(*end);
     if (const auto id = parse_digits(value(request, "id"))) query.id = *id;
+    query.after = parse_digits(value(request, "after")).value_or(0);
     if (request.query.contains("name")) query.name = value(request, "name");
     auto jobs = engine_.accounting(caller, query);
     if (jobs && request.query.contains("user")) {
       const std::string user = value(request, "user");
-      std::erase_if(*jobs, [&](const api::JobInfo& job) { return job.user != user; });
+      std::erase_if(jobs->jobs, [&](const api::JobInfo& job) { return job.user != user; });
     }
-    return respond(to_response(std::move(jobs)));
+    return respond(to_response(jobs));
   }
   if (path[1] != "jobs") return respond(not_here());
   if (path.size() == 2) {
-    auto jobs = engine_.list(caller, value(request, "id"), value(request, "user"),
-                             request.query.contains("brief"));
+    auto jobs = engine_.list(caller, {.id = value(request, "id"),
+                                      .user = value(request, "user"),
+                                      .brief = request.query.contains("brief"),
+                                      .live = request.query.contains("live"),
+                                      .after = parse_digits(value(request, "after")).value_or(0)});
     return respond(jobs ? net::Response{200, std::move(*jobs)} : error_response(jobs.error()));
   }
   const std::string& id = path[2];
@@ -117,8 +117,10 @@ void ApiServer::get(const net::Request& request, const std::vector<std::string>&
   }
   if (path.size() == 4 && path[3] == "why") return respond(to_response(engine_.why(caller, id)));
   if (path.size() == 4 && path[3] == "wait") {
-    return engine_.wait(
+    const auto waiter = engine_.wait(
         caller, id, [respond](const Answer<api::JobInfo>& ended) { respond(to_response(ended)); });
+    if (!waiter) return;
+    return respond.on_close([this, waiter] { engine_.stop_waiting(*waiter); });
   }
   respond(not_here());
 }
@@ -194,8 +196,9 @@ void ApiServer::post_job(const net::Request& request, const std::vector<std::str
   if (verb == "attach") {
     const auto job = engine_.attach(caller, id);
     if (!job) return respond(error_response(job.error()));
+    // It has changed nothing on record: no commit that fails can take it back.
     respond.on_close([this, job = *job] { hang_up(job); });
-    return answer_later(respond, {200, "{}"});
+    return respond({200, "{}"});
   }
   respond(not_here());
 }

@@ -28,9 +28,10 @@
 #include "engine/api_server.hpp"
 #include "engine/stepd_executor.hpp"
 #include "net/server.hpp"
-#include "node/enforcer.hpp"
 #include "node/folder.hpp"
+#include "node/job_grant.hpp"
 #include "node/monitor.hpp"
+#include "node/node.hpp"
 #include "node/places.hpp"
 #include "node/process.hpp"
 #include "node/service.hpp"
@@ -59,11 +60,11 @@ class SystemUsers final : public Users {
   }
 
  private:
-  static std::string group_name(node::Gid gid);
+  static std::string group_name(Gid gid);
   std::map<Uid, User> known_;
 };
 
-std::string SystemUsers::group_name(node::Gid gid) {
+std::string SystemUsers::group_name(Gid gid) {
   std::array<char, 8192> buffer;
   group entry{};
   group* found = nullptr;
@@ -118,27 +119,26 @@ std::int64_t usual_processes() {
 
 class Daemon {
  public:
-  Daemon(const DaemonOptions& options, std::unique_ptr<gpu::Devices> devices,
-         std::unique_ptr<node::Cgroups> cgroups, std::unique_ptr<node::Enforcer> enforcer,
-         StepdOptions stepd)
+  Daemon(const DaemonOptions& options, std::unique_ptr<node::Node> node,
+         std::unique_ptr<node::Cgroups> cgroups, StepdOptions stepd)
       : options_(options),
-        devices_(std::move(devices)),
+        node_(std::move(node)),
         cgroups_(std::move(cgroups)),
-        enforcer_(std::move(enforcer)),
         signals_(context_, SIGTERM, SIGINT),
         hangup_(context_, SIGHUP),
         due_(context_),
         sampling_(context_),
-        executor_(context_, *cgroups_, *enforcer_, std::move(stepd)) {}
+        executor_(context_, *cgroups_, node_->enforcer(), std::move(stepd)) {}
 
   Result<void> run(Machine machine, const std::function<void()>& ready) {
     Store store = TRY(Store::open(options_.state / "state.db"));
     engine_ = TRY(Engine::create({options_.settings, std::move(machine), clock_, executor_, users_,
-                                  std::move(store), Uid(::getuid()), devices_->simulated(),
-                                  enforcer_->backends()}));
-    remove_stale_groups();
-    for (const api::JobInfo& job : engine_->active()) enforcer_->adopt(job);
-    enforcer_->recovered();
+                                  std::move(store), Uid(::getuid()), node_->devices().simulated(),
+                                  node_->enforcer().backends()}));
+    for (const api::JobInfo& job : engine_->active()) {
+      if (job.enforcement != core::kNotHeld) node_->enforcer().adopt(node::grant_of(job));
+    }
+    node_->enforcer().recovered();
     executor_.listen(*engine_, [this] { settle(); });
     api_ = std::make_unique<ApiServer>(*engine_, [this] { settle_soon(); });
     auto server = TRY(net::Server::listen(
@@ -151,6 +151,10 @@ class Daemon {
       context_.stop();
     });
     reload_on_hangup();
+    sigset_t hangup;
+    ::sigemptyset(&hangup);
+    ::sigaddset(&hangup, SIGHUP);
+    ::pthread_sigmask(SIG_UNBLOCK, &hangup, nullptr);  // since main()
     settle();
     sample();
     ready();
@@ -158,7 +162,9 @@ class Daemon {
     context_.run();
     api_->stop();
     engine_->settle();
-    enforcer_->stop(engine_->active());
+    std::set<HolderId> active;
+    for (const api::JobInfo& job : engine_->active()) active.insert(holder_of(JobId(job.id)));
+    node_->enforcer().stop(active);
     return {};
   }
 
@@ -219,19 +225,6 @@ class Daemon {
     trouble_ = trouble ? trouble->message : "";
   }
 
-  // Of jobs that nobody knows any more; a group with a process in it stays.
-  void remove_stale_groups() {
-    const auto groups = cgroups_->runs();
-    if (!groups) return;
-    const auto running = engine_->running();
-    for (const node::Run& run : *groups) {
-      const bool known = std::ranges::any_of(running, [&](const node::RunningJob& job) {
-        return job.id == run.job && job.attempt == run.attempt;
-      });
-      if (!known) (void)cgroups_->remove({run});
-    }
-  }
-
   // Several requests that came together are committed together.
   void settle_soon() {
     if (std::exchange(settling_, true)) return;
@@ -259,10 +252,13 @@ class Daemon {
 
   void sample() {
     monitor_.post([this, running = engine_->running()] {
-      auto views = node::look_at_gpus(*devices_, running, node::fenced_by(*cgroups_, running));
+      const auto fenced = node::fenced_by(*cgroups_, running);
+      const bool marks = !cgroups_->available();
+      auto views = node::look_at_gpus(node_->devices(), running, fenced, marks);
       std::vector<node::Escape> escapes;
-      if (views) escapes = enforcer_->inspect(*views);
-      enforcer_->tick();
+      if (views)
+        escapes = node_->enforcer().inspect(*views, node::members_by(running, fenced, marks));
+      node_->enforcer().tick();
       asio::post(context_, [this, views = std::move(views), escapes]() mutable {
         sampled(std::move(views), escapes);
       });
@@ -270,7 +266,9 @@ class Daemon {
   }
 
   void sampled(Result<std::vector<node::GpuView>> views, const std::vector<node::Escape>& escapes) {
-    for (const node::Escape& escape : escapes) spdlog::warn("job {}: {}", escape.job, escape.what);
+    for (const node::Escape& escape : escapes) {
+      spdlog::warn("job {}: {}", escape.job, make_plain(escape.what));
+    }
     engine_->report(escapes);
     if (views) {
       engine_->observe(std::move(*views));
@@ -284,9 +282,9 @@ class Daemon {
 
   void sample_later() {
     const Settings& settings = engine_->settings();
-    resting_ = engine_->live() == 0 && !enforcer_->busy();
+    resting_ = engine_->live() == 0 && !node_->enforcer().busy();
     Millis wait = resting_ ? settings.idle_sample_interval : settings.sample_interval;
-    if (enforcer_->watching()) wait = std::min(wait, settings.watch_interval);
+    if (node_->enforcer().watching()) wait = std::min(wait, settings.watch_interval);
     sampling_.expires_after(std::chrono::milliseconds(wait.value()));
     sampling_.async_wait([this](error_code error) {
       if (error) return;
@@ -298,9 +296,8 @@ class Daemon {
   const DaemonOptions& options_;
   SystemClock clock_;
   SystemUsers users_;
-  std::unique_ptr<gpu::Devices> devices_;
+  std::unique_ptr<node::Node> node_;
   std::unique_ptr<node::Cgroups> cgroups_;
-  std::unique_ptr<node::Enforcer> enforcer_;
   asio::io_context context_{1};
   asio::signal_set signals_;
   asio::signal_set hangup_;
@@ -337,17 +334,16 @@ Result<void> run_daemon(const DaemonOptions& options, const std::function<void()
   if (!settings.simulate.empty()) {
     standin = gpu::StandIn{options.standin, settings.simulate, options.state / "standin", root};
   }
-  std::unique_ptr<gpu::Devices> devices;
-  if (auto opened = gpu::open_devices(standin)) {
-    devices = std::move(*opened);
-  } else if (standin) {
-    return tl::make_unexpected(opened.error());
-  } else {
-    devices = gpu::no_devices(opened.error().message);
+  // The machine's own is the socket's folder as well, made already.
+  if (!std::filesystem::exists(options.run)) {
+    TRY(node::make_own_folder(options.run, root ? 0711 : 0700));
   }
-  std::vector<gpu::Device> gpus = TRY(devices->list());
-  spdlog::info("{}; {} GPUs{}", devices->description(), gpus.size(),
-               devices->simulated() ? ", simulated" : "");
+  auto node = TRY(node::Node::open(
+      {.run = options.run,
+       .library = settings.library.empty() ? options.library.string() : settings.library,
+       .standin = standin,
+       .enforce = settings.enforce,
+       .compute_limit = settings.compute_limit}));
   // Two daemons of root with a state of their own each have groups of their own each.
   const std::string state = options.state.lexically_normal();
   const std::string groups = state == "/var/lib/aliquot"
@@ -355,7 +351,7 @@ Result<void> run_daemon(const DaemonOptions& options, const std::function<void()
                                  : fmt::format("aliquot-{:x}", std::hash<std::string>{}(state));
   auto cgroups = root ? node::open_cgroups(groups) : node::no_cgroups("not root");
   spdlog::info("control groups: {}", cgroups->capabilities());
-  Machine machine = find_machine(settings, gpus, devices->simulated());
+  Machine machine = find_machine(settings, node->gpus(), node->devices().simulated());
   StepdOptions stepd{.jobs = options.state / "jobs",
                      .stepd = options.stepd,
                      .commands = options.commands,
@@ -364,27 +360,14 @@ Result<void> run_daemon(const DaemonOptions& options, const std::function<void()
                      .node = machine.name,
                      .kill_wait = settings.kill_wait,
                      .standin = standin,
-                     .gpus = gpus,
+                     .gpus = node->gpus(),
                      .limits = limits,
                      .processes = settings.processes.value_or(usual_processes()),
-                     .enforce_cpus = !devices->simulated() && !settings.cpus};
-  // The machine's own is the socket's folder as well, made already.
-  if (!std::filesystem::exists(options.run)) {
-    TRY(node::make_own_folder(options.run, root ? 0711 : 0700));
-  }
-  auto enforcer = TRY(node::open_enforcer(
-      options.run, settings.library.empty() ? options.library.string() : settings.library,
-      {.enabled = settings.enforce,
-       .domain = core::parse_fault_domain(settings.fault_domain).value_or(core::FaultDomain::user),
-       .compute_limit = settings.compute_limit,
-       .strict = settings.strict,
-       .kill_escapes = settings.escape == "kill"},
-      *devices, gpus, standin));
+                     .enforce_cpus = !node->devices().simulated() && !settings.cpus};
   if (cgroups->available() && node::has_public_place(options.run)) {
     TRY(node::publish_place(ALIQUOT_PLACE_ENGINE, "/" + groups, options.run));
   }
-  Daemon daemon(options, std::move(devices), std::move(cgroups), std::move(enforcer),
-                std::move(stepd));
+  Daemon daemon(options, std::move(node), std::move(cgroups), std::move(stepd));
   return daemon.run(std::move(machine), ready);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/text.hpp"
+#include "node/job_grant.hpp"
 
 namespace aliquot::engine {
 
@@ -88,7 +89,8 @@ void Engine::save(const Job& job) {
 
 void Engine::note_times(const Job& job) {
   const bool timed = job.info.deadline_ms || job.spec.begin_ms || job.not_before > WallTime() ||
-                     !job.dependencies.empty() || !job.spec.batch;
+                     !job.dependencies.empty() || !job.spec.batch ||
+                     (job.state == core::JobState::running && job.info.time_limit_ms);
   if (timed) timed_.insert(job.id());
 }
 
@@ -119,8 +121,10 @@ namespace {
 constexpr Millis kLongPass(5);
 constexpr std::int64_t kPassShare = 4;
 
-// Jobs that are purged in one transaction: it must not keep anybody waiting.
+// Jobs that are purged, or whose payload is dropped, in one transaction: it must not keep anybody
+// waiting.
 constexpr std::int64_t kPurgedAtOnce = 500;
+constexpr std::int64_t kDroppedAtOnce = 200;
 
 }  // namespace
 
@@ -197,6 +201,8 @@ std::optional<WallTime> Engine::next_due() const {
       if (client != clients_.end() && client->second.reattach_by) {
         in(*client->second.reattach_by - clock_.mono());
       }
+    } else if (const auto left = patience_left(job)) {
+      in(std::max(*left, Millis(0)));
     }
   }
   return due;
@@ -211,7 +217,10 @@ std::vector<node::RunningJob> Engine::running() const {
   std::vector<node::RunningJob> jobs;
   for (const JobId id : ledger_.jobs()) {
     const Job& job = jobs_.at(id);
-    jobs.push_back({id, Uid(job.info.uid), job.mark, job.info.restarts});
+    std::vector<GpuId> gpus;
+    for (const api::GpuHold& held : job.info.gpus) gpus.emplace_back(held.uuid);
+    jobs.push_back({holder_of(id), Uid(job.info.uid), job.mark, job.info.restarts, std::move(gpus),
+                    Gid(job.info.gid)});
   }
   return jobs;
 }
@@ -226,7 +235,8 @@ std::vector<api::JobInfo> Engine::active() const {
 
 void Engine::report(const std::vector<node::Escape>& escapes) {
   for (const node::Escape& escape : escapes) {
-    Job* job = find(escape.job);
+    const auto id = node::job_of(escape.job);
+    Job* job = id ? find(*id) : nullptr;
     if (job == nullptr || !core::is_active(job->state)) continue;
     job->info.reason_detail = make_plain(escape.what);
     save(*job);
@@ -241,9 +251,10 @@ void Engine::observe(std::vector<node::GpuView> views) {
   for (std::size_t gpu = 0; gpu < views.size() && gpu < machine_.gpus.size(); ++gpu) {
     const node::GpuView& view = views[gpu];
     Bytes foreign(0);
-    for (const api::GpuProcess& process : view.processes) {
-      if (!process.job_id) foreign += Bytes(process.memory);
-      if (process.job_id) memory[JobId(*process.job_id)] += process.memory;
+    for (const node::GpuProcess& process : view.processes) {
+      const auto job = process.holder ? node::job_of(*process.holder) : std::nullopt;
+      if (!process.holder) foreign += process.memory;
+      if (job) memory[*job] += process.memory.value();
     }
     const auto index = static_cast<core::GpuIndex>(gpu);
     must(cluster.set_health(0, index, view.sample.health));
@@ -264,7 +275,7 @@ void Engine::observe(std::vector<node::GpuView> views) {
   }
   // Whoever runs a process names it.
   for (node::GpuView& view : views) {
-    for (api::GpuProcess& process : view.processes) process.command = make_plain(process.command);
+    for (node::GpuProcess& process : view.processes) process.command = make_plain(process.command);
   }
   views_ = std::move(views);
   if (cluster.version() != version) schedule_needed_ = true;
@@ -274,20 +285,40 @@ void Engine::observe(std::vector<node::GpuView> views) {
 // Once in a minute, and not while the record cannot be written.
 void Engine::tidy_record() {
   const WallTime now = clock_.wall();
-  if (trouble_ || (now - payloads_dropped_ <= minutes(1) && now >= payloads_dropped_)) return;
+  const auto lately = [&](WallTime then) { return now - then <= minutes(1) && now >= then; };
+  if (trouble_ || lately(payloads_dropped_)) return;
   payloads_dropped_ = now;
+  facts_.clear();  // of what nobody waits for any more, above all
   // The script and environment of what left squeue's sight are not needed any more.
-  require(store_.drop_payloads(now - settings_.min_job_age));
-  if (!settings_.purge_after) return;
-  std::set<JobId> needed;
-  for (const auto& [id, job] : jobs_) {
-    for (const core::Dependency& one : job.dependencies.all) needed.insert(one.job);
+  const WallTime out_of_sight = now - settings_.min_job_age;
+  bool more = require_value(store_.drop_payloads(out_of_sight, kDroppedAtOnce)) == kDroppedAtOnce;
+  const std::int64_t most = settings_.limits.records_per_user;
+  // All records are counted for it: not each time while there is more to purge.
+  if (!lately(crowded_counted_)) {
+    crowded_counted_ = now;
+    crowded_ = require_value(store_.crowded(most));
   }
-  const auto purged = require_value(
-      store_.purge(now - std::max(*settings_.purge_after, settings_.min_job_age), kPurgedAtOnce,
-                   [&](JobId id) { return needed.contains(id) || find(id) != nullptr; }));
+  if (settings_.purge_after || !crowded_.empty()) {
+    std::set<JobId> needed;
+    for (const auto& [id, job] : jobs_) {
+      for (const core::Dependency& one : job.dependencies.all) needed.insert(one.job);
+    }
+    const auto purge = [&](WallTime before, std::int64_t at_once, std::optional<Uid> uid) {
+      const auto purged = require_value(store_.purge(
+          before, at_once, [&](JobId id) { return needed.contains(id) || find(id) != nullptr; },
+          uid));
+      more = more || purged == kPurgedAtOnce;
+      return purged;
+    };
+    if (settings_.purge_after) {
+      purge(now - std::max(*settings_.purge_after, settings_.min_job_age), kPurgedAtOnce, {});
+    }
+    for (auto& [uid, count] : crowded_) {
+      if (count > most) count -= purge(out_of_sight, std::min(count - most, kPurgedAtOnce), uid);
+    }
+  }
   // The rest follows soon.
-  if (purged == kPurgedAtOnce) payloads_dropped_ = WallTime();
+  if (more) payloads_dropped_ = WallTime();
 }
 
 void Engine::observe_failure() {

@@ -26,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/json.hpp"
 #include "api/types.hpp"
 #include "base/clock.hpp"
 #include "core/enforcement.hpp"
@@ -94,6 +95,9 @@ tl::unexpected<Refused> try_again(const Error& error);
 
 // Why a job waits that would give its user more than jobs.gpus_per_user.
 inline constexpr std::string_view kUserGpuLimit = "QOSMaxGRESPerUser";
+
+// What a job has on record besides script, environment and arguments.
+Bytes record_size(const Job& job);
 
 // How soon a record that could not be written is tried again, if nobody asks before.
 inline constexpr Millis kRecordPause = seconds(1);
@@ -174,17 +178,34 @@ class Engine final : public ExecutorEvents {
   void on_postponed(JobId job, std::int64_t attempt, const std::string& why) override;
   void on_lost(JobId job, std::int64_t attempt) override;
   void on_enforced(JobId job, std::int64_t attempt, const std::string& words) override;
+  void on_stuck(JobId job, std::int64_t attempt, const std::string& who) override;
 
   // --- engine_view
+  struct ListQuery {
+    std::string id = {};     // a job, or all of an array
+    std::string user = {};   // by name
+    bool brief = false;      // as api::JobListWriter says
+    bool live = false;       // without what is over
+    std::int64_t after = 0;  // JobList::next of the list before
+  };
   // Everything in the queue or lately over, as JSON (api::JobList): the queue may be long, and no
-  // copy of it is made. Brief: as api::JobListWriter says.
-  Answer<std::string> list(const Caller& caller, const std::string& id, const std::string& user,
-                           bool brief = false);
+  // copy of it is made. What is over comes in pages, with the queue on the first and, since what is
+  // over may come back meanwhile, on the last.
+  Answer<std::string> list(const Caller& caller, const ListQuery& wanted);
   Answer<api::JobInfo> show(const Caller& caller, const std::string& id);
   Answer<std::string> script(const Caller& caller, const std::string& id);
-  void wait(const Caller& caller, const std::string& id, Ended ended);
+  // Who waits for the end of a job, of an array, or of one of its elements.
+  struct WaiterId {
+    JobId job;
+    std::uint64_t number = 0;
+  };
+  // Nothing where it is answered at once.
+  std::optional<WaiterId> wait(const Caller& caller, const std::string& id, Ended ended);
+  // Nobody is there any more to be told.
+  void stop_waiting(const WaiterId& waiter);
   Answer<api::WhyInfo> why(const Caller& caller, const std::string& id);
-  Answer<std::vector<api::JobInfo>> accounting(const Caller& caller, AccountingQuery query);
+  // In pages, with the steps.
+  Answer<api::JobList> accounting(const Caller& caller, AccountingQuery query);
   [[nodiscard]] api::ClusterInfo cluster_info() const;
 
   // --- the monitor's
@@ -221,7 +242,7 @@ class Engine final : public ExecutorEvents {
   Answer<Job> check(const Caller& caller, api::JobSpec spec, const Job* changed = nullptr);
   Answer<void> read_spec(Job& job) const;  // fills in what is derived from job.spec
   Answer<void> check_dependencies(const Job& job);
-  Answer<void> check_queue(const Caller& caller, const Job& job);
+  Answer<void> check_queue(const Caller& caller, const Job& job, std::int64_t more);
   std::unordered_map<std::uint32_t, std::int64_t>& counts();
   Job& add(Job job);
   [[nodiscard]] const Partition* find_partition(const std::string& name) const;
@@ -239,10 +260,13 @@ class Engine final : public ExecutorEvents {
   [[nodiscard]] std::vector<core::RunningEntry> running_entries() const;
   [[nodiscard]] Millis ran(const Job& job) const;
   [[nodiscard]] std::optional<Millis> time_left(const Job& job) const;
+  // Of a batch job that runs: until it is not left to its stepd any more to keep the time limit.
+  [[nodiscard]] std::optional<Millis> patience_left(const Job& job) const;
 
   // engine_recover
   Result<void> recover();
   Result<void> read_drained();
+  void end_unknown(const std::vector<Leftover>& left, const Store::Live& live);
   Result<void> take_up(Job loaded);
   Result<void> hold_again(const Job& job);
   void take_up_processes(const Job& job);
@@ -256,6 +280,7 @@ class Engine final : public ExecutorEvents {
   void finish(Job& job, core::JobState state, std::string reason);
   void back_to_queue(Job& job, bool held, bool count);
   void release_grant(Job& job);
+  void tell_waiters(JobId waited, const api::JobInfo& last);
   void enforce_times();
   void end_processes(Job& job, Ending ending);
   Job& split(Job& array, std::int64_t task);
@@ -265,6 +290,7 @@ class Engine final : public ExecutorEvents {
   // Which of its job's GPUs a step gets; nothing where it did not ask.
   using StepGpus = std::optional<std::vector<api::GpuHold>>;
   Answer<StepGpus> choose_gpus(const Job& job, const api::StepSpec& spec) const;
+  void forget_step(JobId id, std::int64_t attempt, std::int64_t number);
   void end_step_record(api::StepInfo& step, const api::StepEnd& end) const;
   void hung_up(JobId job);
   void hung_up_step(JobId job, std::int64_t attempt, std::int64_t step);
@@ -284,6 +310,7 @@ class Engine final : public ExecutorEvents {
   // engine_update
   Answer<Job> check_update(const Caller& caller, const Job& job, const std::string& changes);
   void apply_update(Job& job, const Job& checked);
+  [[nodiscard]] bool waits_for_itself(const Job& job) const;
   void act_limit(const Job& job);
 
   // engine_find
@@ -301,7 +328,7 @@ class Engine final : public ExecutorEvents {
   };
   // `7`, `7_3` or `last`.
   Answer<Named> parse_id(const Caller& caller, const std::string& id);
-  std::optional<JobId> find_task(JobId array, std::int64_t task);
+  Result<std::optional<JobId>> find_task(JobId array, std::int64_t task);
   [[nodiscard]] bool is_admin(const Caller& caller) const;
   [[nodiscard]] bool owns(const Caller& caller, const api::JobInfo& job) const;
 
@@ -346,8 +373,14 @@ class Engine final : public ExecutorEvents {
   std::unique_ptr<core::Policy> policy_;
 
   std::map<JobId, Job> jobs_;  // what waits or runs
-  // Whose record could not be read, while what ran of them is ended: nothing starts meanwhile.
-  std::map<JobId, Uid> unknown_;  // and whose they were
+  // What is left of runs that are not on record as such, and whose it is, while it is ended:
+  // nothing starts meanwhile.
+  struct Unknown {
+    Uid uid;
+    std::string stuck = {};  // who of it does not die
+    MonoTime told = {};      // of that, in the log
+  };
+  std::map<node::Run, Unknown> unknown_;
   // Of them those that time alone may change, and others; so that a long queue is not searched.
   mutable std::set<JobId> timed_;
   // How many there are of each user, elements of arrays counted; absent: to be counted anew.
@@ -386,7 +419,12 @@ class Engine final : public ExecutorEvents {
   std::unordered_map<JobId, Client> clients_;
   std::unordered_map<JobId, std::map<std::int64_t, api::StepInfo>> steps_;  // that run
   std::unordered_map<JobId, std::int64_t> next_step_;
-  std::unordered_map<JobId, std::vector<Ended>> waiting_;
+  struct Waiter {
+    std::optional<std::int64_t> task;
+    Ended ended;
+  };
+  std::unordered_map<JobId, std::map<std::uint64_t, Waiter>> waiting_;  // by what they named
+  std::uint64_t last_waiter_ = 0;
   std::vector<node::GpuView> views_;
   bool views_stale_ = false;
   struct GpuUse {  // what a running job used of its GPUs so far
@@ -396,6 +434,8 @@ class Engine final : public ExecutorEvents {
   };
   std::unordered_map<JobId, GpuUse> gpu_use_;
   WallTime payloads_dropped_;
+  WallTime crowded_counted_;
+  std::vector<std::pair<Uid, std::int64_t>> crowded_;  // who has too many records, and how many
 };
 
 }  // namespace aliquot::engine

@@ -142,21 +142,29 @@ Answer<void> Engine::requeue_over(const Caller& caller, const std::string& id, b
   if (!named) return tl::make_unexpected(named.error());
   AccountingQuery query;
   query.id = named->head.value();
+  const auto found = store_.query(query);
+  if (!found) return try_again(found.error());
   std::vector<Job> back;
-  for (const api::JobInfo& over : require_value(store_.query(query, false))) {
+  for (const api::JobInfo& over : found->jobs) {
     if (named->task && over.array_task_id != *named->task) continue;
     auto job = store_.load(JobId(over.id));
+    if (!job && job.error().code == Error::Code::unavailable) return try_again(job.error());
     if (!job || !core::is_final(job->state) || find(job->id()) != nullptr) continue;
     if (!job->spec.batch) {
       return refuse(409, "ESLURM_BATCH_ONLY", "only batch jobs can be requeued");
     }
-    if (!store_.payload(job->payload)) {
+    const auto payload = store_.payload(job->payload);
+    if (!payload && payload.error().code == Error::Code::unavailable) {
+      return try_again(payload.error());
+    }
+    if (!payload) {
       return refuse(409, "ESLURM_ALREADY_DONE", fmt::format("job {} is over", id));
     }
     if (const auto fine = read_spec(*job); !fine) return tl::make_unexpected(fine.error());
     back.push_back(std::move(*job));
   }
   if (back.empty()) return refuse(409, "ESLURM_ALREADY_DONE", fmt::format("job {} is over", id));
+  if (const auto room = check_queue(caller, back[0], std::ssize(back)); !room) return room;
   for (Job& job : back) {
     const JobId over = job.id();
     back_to_queue(jobs_.emplace(over, std::move(job)).first->second, held, true);

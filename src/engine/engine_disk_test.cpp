@@ -51,7 +51,7 @@ TEST_F(EngineDiskTest, AFullDiskRefusesAndIsGotOver) {
   EXPECT_EQ(engine->ledger().size(), 1U);
   EXPECT_TRUE(executor.forgotten.empty());
   mend();
-  ASSERT_TRUE(engine->next_due());
+  ASSERT_EQ(engine->next_due(), clock.wall() + kRecordPause);
   clock.advance(*engine->next_due() - clock.wall());
   settle();
   EXPECT_EQ(state(running), "FAILED");
@@ -124,6 +124,35 @@ TEST_F(EngineDiskTest, WhileTheRecordCannotBeReadEither) {
   settle();
   EXPECT_EQ(state(running), "COMPLETED");
   EXPECT_EQ(engine->ledger().size(), 0U);
+}
+
+// Nobody is told that there is no such job because the disk does not answer.
+TEST_F(EngineDiskTest, WhatCannotBeReadIsNotSaidToBeMissing) {
+  end(submit(spec()));
+  auto held = spec();
+  held.hold = true;
+  submit(held);
+  int unread = 0;
+  for (const char* id : {"1", "2", "last"}) {
+    for (int left = 0; left < 8; ++left) {
+      crash();  // what is cached needs no disk
+      reads = left;
+      const Caller user{Uid(1000)};
+      std::vector<Refused> refusals;
+      if (const auto answer = engine->hold(user, id); !answer) refusals.push_back(answer.error());
+      if (const auto answer = engine->show(user, id); !answer) refusals.push_back(answer.error());
+      if (const auto answer = engine->requeue(user, id, true); !answer) {
+        refusals.push_back(answer.error());
+      }
+      for (const Refused& one : refusals) {
+        EXPECT_NE(one.status, 404) << id << ": " << one.error.message;
+        if (one.status == 503) ++unread;
+      }
+      mend();
+      settle();
+    }
+  }
+  EXPECT_GT(unread, 0);
 }
 
 // Any history on a disk that fails at any write, sync or read: what was accepted is never lost,
@@ -241,7 +270,7 @@ RC_GTEST_PROP(EngineDisk, SurvivesADiskThatFailsAnywhere, ()) {
     RC_ASSERT(!sure || !bench.engine->show({Uid(0)}, std::to_string(id)));
   }
   const auto record = bench.engine->accounting({Uid(0)}, {});
-  for (const auto& job : *record) {
+  for (const auto& job : record->jobs) {
     if (job.state != "COMPLETED" && job.state != "FAILED") continue;
     RC_ASSERT(exit_codes.contains(job.id));
     RC_ASSERT(job.exit_code == exit_codes[job.id]);

@@ -24,32 +24,36 @@ bool Engine::owns(const Caller& caller, const api::JobInfo& job) const {
 
 Answer<Engine::Named> Engine::parse_id(const Caller& caller, const std::string& id) {
   if (id == "last") {
-    const auto last = require_value(store_.last_of(caller.uid));
-    if (!last) return no_such_job(id);
-    return Named{*last, *last, std::nullopt};
+    const auto last = store_.last_of(caller.uid);
+    if (!last) return try_again(last.error());
+    if (!*last) return no_such_job(id);
+    return Named{**last, **last, std::nullopt};
   }
   const auto line = id.find('_');
   const auto number = parse_digits(std::string_view(id).substr(0, line));
   if (!number) return no_such_job(id);
   const JobId head(*number);
   if (line == std::string::npos) {
-    if (!require_value(store_.facts(head, std::nullopt))) return no_such_job(id);
+    const auto facts = store_.facts(head, std::nullopt);
+    if (!facts) return try_again(facts.error());
+    if (!*facts) return no_such_job(id);
     return Named{head, head, std::nullopt};
   }
   const auto task = parse_digits(std::string_view(id).substr(line + 1));
   if (!task) return no_such_job(id);
   const auto record = find_task(head, *task);
-  if (!record) return no_such_job(id);
-  return Named{head, *record, task};
+  if (!record) return try_again(record.error());
+  if (!*record) return no_such_job(id);
+  return Named{head, **record, task};
 }
 
-std::optional<JobId> Engine::find_task(JobId array, std::int64_t task) {
-  if (const auto element = require_value(store_.find_task(array.value(), task))) return element;
+Result<std::optional<JobId>> Engine::find_task(JobId array, std::int64_t task) {
+  if (const auto element = TRY(store_.find_task(array.value(), task))) return element;
   const Job* head = find(array);
   if (head == nullptr || !std::ranges::binary_search(head->waiting.tasks, task)) {
     return std::nullopt;
   }
-  return array;
+  return std::optional(array);
 }
 
 Answer<std::vector<Job*>> Engine::find_owned(const Caller& caller, const std::string& id,
@@ -76,9 +80,11 @@ Answer<std::vector<Job*>> Engine::find_owned(const Caller& caller, const std::st
   if (found.empty()) {
     AccountingQuery query;
     query.id = named->head.value();
-    const auto over = require_value(store_.query(query, false));
-    if (over.empty()) return no_such_job(id);
-    if (!owns(caller, over.front())) return not_yours();
+    query.most = Bytes(1);  // any of them says whose they are
+    const auto over = store_.query(query);
+    if (!over) return try_again(over.error());
+    if (over->jobs.empty()) return no_such_job(id);
+    if (!owns(caller, over->jobs.front())) return not_yours();
     return refuse(409, "ESLURM_ALREADY_DONE", fmt::format("job {} is over", id));
   }
   for (const Job* job : found) {

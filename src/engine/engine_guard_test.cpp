@@ -47,7 +47,7 @@ class EngineGuardTest : public testing::Test, public Bench {
                                       nothing(engine->show(user, id)),
                                       nothing(engine->why(user, id)),
                                       nothing(engine->script(user, id)),
-                                      nothing(engine->list(user, id, "", false))};
+                                      nothing(engine->list(user, {.id = id}))};
     engine->wait(user, id, [&](const auto& ended) { answers.push_back(nothing(ended)); });
     settle();
     return answers;
@@ -178,17 +178,19 @@ TEST_F(EngineGuardTest, NoTextOfAUserSteersATerminal) {
   const auto id = submit(spec("gpu:1"));
   std::vector<node::GpuView> views(4);
   for (std::size_t i = 0; i < 4; ++i) views[i].sample.id = GpuId("GPU-" + std::to_string(i));
-  views[0].processes = {
-      {.pid = 1, .user = "x", .command = "\x1b[2J", .memory = 1, .job_id = std::nullopt}};
+  views[0].processes = {{.pid = 1, .user = "x", .command = "\x1b[2J", .memory = Bytes(1)}};
   engine->observe(views);
   EXPECT_EQ(engine->cluster_info().node.gpus[0].processes[0].command, "\\x1b[2J");
-  engine->report({{.job = JobId(id), .what = "process \x1b[2J is over"}});
+  engine->report({{.job = holder_of(JobId(id)), .what = "process \x1b[2J is over"}});
   EXPECT_EQ(job(id).reason_detail, "process \\x1b[2J is over");
 }
 
 TEST_F(EngineGuardTest, AnUnreadableRowIsSetAsideAndTheOthersGoOn) {
   const auto running = submit(spec("gpu:1"));
   const auto lost = submit(spec("gpu:1"));
+  ASSERT_TRUE(engine->requeue(user, std::to_string(lost), false));
+  end(lost);
+  ASSERT_EQ(job(lost).restarts, 1);
   auto held = spec();
   held.hold = true;
   const auto waiting = submit(held);
@@ -207,7 +209,7 @@ TEST_F(EngineGuardTest, AnUnreadableRowIsSetAsideAndTheOthersGoOn) {
   EXPECT_EQ(state(next->job_id), "PENDING");
   settle();
   EXPECT_EQ(state(next->job_id), "RUNNING");
-  EXPECT_THAT(executor.forgotten, testing::Contains(lost));
+  EXPECT_EQ(executor.forgotten_runs.back(), (node::Run{JobId(lost), 1}));
   EXPECT_EQ(count("unreadable"), 3);
   EXPECT_EQ(count("unreadable WHERE info = 'not json' AND why LIKE 'not JSON%'"), 3);
   crash();
@@ -255,6 +257,23 @@ TEST_F(EngineGuardTest, AMachineThatShrankOwesWhatItsJobsHold) {
   EXPECT_EQ(engine->ledger().size(), 0U);
   EXPECT_EQ(engine->cluster_info().node.cpus_allocated, 0);
   EXPECT_EQ(state(submit(spec("gpu:4"))), "RUNNING");
+}
+
+TEST_F(EngineGuardTest, WhatStartsAgainOnAMachineThatShrankHasWhatThatGives) {
+  auto whole = spec();
+  whole.exclusive = true;
+  whole.memory = 0;
+  const auto id = submit(whole);
+  ASSERT_EQ(state(id), "RUNNING");
+  machine.cpus = 24;
+  machine.memory = gib(120);
+  crash();
+  ASSERT_EQ(job(id).cpus, 64) << "what it holds";
+  ASSERT_TRUE(engine->requeue(user, std::to_string(id), false));
+  end(id);
+  ASSERT_EQ(state(id), "RUNNING");
+  EXPECT_EQ(job(id).cpus, 24);
+  EXPECT_EQ(job(id).memory, gib(120).value());
 }
 
 TEST_F(EngineGuardTest, WhatTheMachineCannotGiveAnyMoreWaitsAndIsNotStartedWithout) {

@@ -38,6 +38,18 @@ TEST_F(EngineLimitsTest, TheQueueIsLimitedForAllAndForEach) {
   EXPECT_EQ(refusal(held(), Uid(0)), "accepted");
 }
 
+TEST_F(EngineLimitsTest, WhatComesBackCountsToo) {
+  settings.limits.jobs_per_user = 2;
+  reload();
+  const auto over = submit(spec());
+  end(over);
+  for (int i = 0; i < 2; ++i) submit(held());
+  const auto refused = engine->requeue({Uid(1000)}, std::to_string(over), true);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().error.code, "ESLURM_ACCOUNTING_POLICY");
+  EXPECT_TRUE(engine->requeue({Uid(0)}, std::to_string(over), true));
+}
+
 TEST_F(EngineLimitsTest, SizesAreLimited) {
   settings.limits.script = kib(10);
   settings.limits.environment = kib(20);
@@ -99,6 +111,21 @@ TEST_F(EngineLimitsTest, ArgumentsWaitInTheRecord) {
   ASSERT_TRUE(engine->release({Uid(1000)}, std::to_string(id)));
   settle();
   EXPECT_THAT(executor.runs.begin()->second.order.spec.arguments, ElementsAre("a", "", "b c"));
+}
+
+// A thousand jobs with a megabyte each are in the database, and not in the daemon.
+TEST_F(EngineLimitsTest, NothingLargeIsKeptInMemory) {
+  auto wanted = held();
+  wanted.environment = {"A=b"};
+  wanted.arguments = {"a"};
+  const auto id = submit(wanted);
+  ASSERT_TRUE(engine->release({Uid(1000)}, std::to_string(id)));
+  settle();
+  const StartOrder& order = executor.runs.begin()->second.order;
+  EXPECT_EQ(order.spec.script, "");
+  EXPECT_THAT(order.spec.environment, ElementsAre());
+  EXPECT_EQ(order.payload.script, wanted.script);
+  EXPECT_THAT(order.payload.environment, ElementsAre("A=b"));
 }
 
 TEST_F(EngineLimitsTest, OldJobsArePurgedWhereItIsWanted) {

@@ -7,6 +7,9 @@
 namespace aliquot::engine {
 namespace {
 
+// How much longer than the job's own grace its stepd may take to end it.
+constexpr Millis kStepdGrace = seconds(30);
+
 // Of one array in one decision; the next follows at once if some of them started.
 constexpr std::size_t kTasksPerPass = 256;
 
@@ -15,6 +18,11 @@ bool by_element(const Job& job) {
   return job.is_array() && std::ranges::any_of(job.dependencies.all, [](const auto& one) {
            return one.kind == core::Dependency::Kind::after_corr;
          });
+}
+
+// How many of its array may run at once; 0: all.
+std::int64_t throttle(const Job& job) {
+  return job.is_array() ? job.waiting.limit : job.info.array_throttle;
 }
 
 // jobs.gpus_per_user: what a user's running jobs hold, and what is about to start.
@@ -63,6 +71,13 @@ Millis Engine::ran(const Job& job) const {
 std::optional<Millis> Engine::time_left(const Job& job) const {
   if (!job.info.time_limit_ms) return std::nullopt;
   return std::max(Millis(*job.info.time_limit_ms) - ran(job), Millis(0));
+}
+
+std::optional<Millis> Engine::patience_left(const Job& job) const {
+  if (!job.spec.batch || job.state != core::JobState::running || !job.info.time_limit_ms) {
+    return std::nullopt;
+  }
+  return Millis(*job.info.time_limit_ms) + settings_.kill_wait + kStepdGrace - ran(job);
 }
 
 std::vector<core::RunningEntry> Engine::running_entries() const {
@@ -122,6 +137,7 @@ void Engine::judge_dependencies(Job& job) {
     }
   }
   job.info.dependency = core::describe(job.dependency_state);
+  job.dependency_state.left = {};  // it is long, and the text says the same
 }
 
 // What keeps a job from being looked at, before any question of room.
@@ -156,25 +172,24 @@ bool Engine::prepare_entries(std::vector<core::QueueEntry>& queue) {
     if (core::is_active(job.state) && job.info.array_job_id)
       ++running_tasks[*job.info.array_job_id];
   }
-  for (auto& [id, job] : jobs_) {
-    if (job.state != core::JobState::pending) continue;
-    if (const auto why = not_yet(job)) {
-      wait_for(job, *why);
-      job.info.start_ms.reset();
-      continue;
-    }
+  const auto add = [&](Job& job) {
     core::QueueEntry entry{
-        .job = id, .priority = job.info.priority, .order = job.order(), .shape = job.shape};
+        .job = job.id(), .priority = job.info.priority, .order = job.order(), .shape = job.shape};
     if (job.info.time_limit_ms) entry.time_limit = Millis(*job.info.time_limit_ms);
-    if (!job.is_array()) {
-      queue.push_back(entry);
-      continue;
-    }
+    // Of an array, those that run and those that are about to, singled out or not.
+    std::int64_t* taken = nullptr;
     std::size_t room = kTasksPerPass;
-    if (job.waiting.limit > 0) {
-      const std::int64_t left = job.waiting.limit - running_tasks[job.info.id];
+    if (throttle(job) > 0) {
+      taken = &running_tasks[job.info.array_job_id.value_or(job.info.id)];
+      const std::int64_t left = throttle(job) - *taken;
       room = left > 0 ? std::min(room, static_cast<std::size_t>(left)) : 0;
       if (room == 0) wait_for(job, core::reason::kTaskLimit);
+    }
+    if (!job.is_array()) {
+      if (room == 0) return;
+      if (taken != nullptr) ++*taken;
+      queue.push_back(entry);
+      return;
     }
     const bool each = by_element(job);
     for (const std::int64_t task : job.waiting.tasks) {
@@ -183,8 +198,28 @@ bool Engine::prepare_entries(std::vector<core::QueueEntry>& queue) {
       entry.task = task;
       queue.push_back(entry);
       --room;
+      if (taken != nullptr) ++*taken;
+    }
+  };
+  std::vector<Job*> throttled;
+  for (auto& [id, job] : jobs_) {
+    if (job.state != core::JobState::pending) continue;
+    if (const auto why = not_yet(job)) {
+      wait_for(job, *why);
+      job.info.start_ms.reset();
+    } else if (throttle(job) > 0) {
+      throttled.push_back(&job);
+    } else {
+      add(job);
     }
   }
+  // The room that an array's throttle leaves is taken in the queue's order, and of equals those
+  // that were singled out have waited longer than what is left of their array.
+  std::ranges::stable_sort(throttled, [](const Job* a, const Job* b) {
+    if (a->info.priority != b->info.priority) return a->info.priority > b->info.priority;
+    return !a->is_array() && b->is_array();
+  });
+  for (Job* job : throttled) add(*job);
   return !queue.empty();
 }
 

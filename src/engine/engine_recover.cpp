@@ -30,20 +30,15 @@ Result<void> Engine::read_drained() {
 }
 
 Result<void> Engine::recover() {
+  const auto left = TRY(executor_.leftovers());
   last_id_ = TRY(store_.last_id());
+  const std::int64_t recorded = last_id_;
+  for (const Leftover& one : left) last_id_ = std::max(last_id_, one.run.job.value());
+  if (last_id_ > recorded) TRY(store_.keep_last_id(last_id_));
   TRY(read_drained());
   Store::Live live = TRY(store_.load_live());
   for (Job& job : live.jobs) TRY(take_up(std::move(job)));
-  for (const Store::Unreadable& row : live.unreadable) {
-    if (!row.active) continue;
-    // What it held is not known, and so not what is free, until nothing of it is left.
-    Job job;
-    job.info.id = row.id.value();
-    job.info.uid = row.uid.value();
-    job.mark = row.mark;
-    unknown_.emplace(row.id, row.uid);
-    executor_.end_allocation(job, kGonePatience);
-  }
+  end_unknown(left, live);
   std::vector<JobId> abandoned;
   for (auto& [id, job] : jobs_) {
     if (core::is_active(job.state)) {
@@ -62,6 +57,42 @@ Result<void> Engine::recover() {
     finish(jobs_.at(id), core::JobState::cancelled, std::string(core::reason::kNone));
   }
   return {};
+}
+
+// What runs, or may, and is not on record as running: the record was lost, or is an old one, or a
+// row cannot be read. What it holds is not known, and so not what is free, until nothing of it is
+// left. Of what ended just before the daemon did, this clears away the files.
+void Engine::end_unknown(const std::vector<Leftover>& left, const Store::Live& live) {
+  std::map<node::Run, Leftover> unknown;
+  for (const Leftover& one : left) {
+    const Job* job = find(one.run.job);
+    if (job != nullptr && core::is_active(job->state) && job->run() == one.run) continue;
+    unknown[one.run] = one;
+  }
+  for (const Store::Unreadable& row : live.unreadable) {
+    if (!row.active) continue;
+    if (std::ranges::none_of(unknown, [&](const auto& one) { return one.first.job == row.id; })) {
+      unknown[{row.id}] = {{row.id}};
+    }
+    for (auto& [run, one] : unknown) {
+      if (run.job != row.id) continue;
+      one.uid = row.uid;
+      if (one.mark.empty()) one.mark = row.mark;
+    }
+  }
+  for (const auto& [run, one] : unknown) {
+    const auto known = store_.facts(run.job, std::nullopt);
+    if (known && !*known) {
+      spdlog::error("job {} is not on record and may run: it is ended", run.job);
+    }
+    Job job;
+    job.info.id = run.job.value();
+    job.info.uid = one.uid.value();
+    job.info.restarts = run.attempt;
+    job.mark = one.mark;
+    unknown_.emplace(run, Unknown{one.uid});
+    executor_.end_allocation(job, kGonePatience);
+  }
 }
 
 // A job of the record into memory, with what it holds and the steps that run.

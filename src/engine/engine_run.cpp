@@ -1,5 +1,6 @@
 // Starting and ending: what happens to jobs that run.
 #include <signal.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cstring>
@@ -10,6 +11,11 @@
 
 namespace aliquot::engine {
 namespace {
+
+// Ends the sentence on processes of a job that were killed and do not die: it is true only while
+// the job is there. Of what is on nobody's record the log has it again after a while.
+constexpr std::string_view kKeepsHeld = ": the job keeps what it holds until it does";
+constexpr Millis kRemindStuck = hours(1);
 
 std::string signal_reason(int number) {
   const char* text = ::sigdescr_np(number);
@@ -141,6 +147,7 @@ void Engine::finish(Job& job, core::JobState state, std::string reason) {
   const bool ran = core::is_active(job.state);
   set_state(job, state);
   job.info.reason = std::move(reason);
+  if (job.info.reason_detail.ends_with(kKeepsHeld)) job.info.reason_detail.clear();
   job.info.end_ms = clock_.wall().ms();
   if (!ran) job.info.start_ms.reset();
   job.ending = Ending::none;
@@ -174,14 +181,28 @@ void Engine::finish(Job& job, core::JobState state, std::string reason) {
       executor_.forget(run, user);
     });
   }
-  for (const JobId waited : {id, JobId(array)}) {
-    if (!waiting_.contains(waited)) continue;
-    const auto facts = require_value(store_.facts(waited, std::nullopt));
-    if (!facts || !facts->ended) continue;
-    actions_.push_back([this, waited, last] {
-      const auto waiters = waiting_.extract(waited);
-      if (!waiters) return;
-      for (const Ended& ended : waiters.mapped()) ended(last);
+  tell_waiters(id, last);
+  if (array != id.value()) tell_waiters(JobId(array), last);
+}
+
+// Those who wait for what is over now; of an array's waiters some wait for one element.
+void Engine::tell_waiters(JobId waited, const api::JobInfo& last) {
+  const auto waiters = waiting_.find(waited);
+  if (waiters == waiting_.end()) return;
+  std::map<std::optional<std::int64_t>, bool> over;
+  for (const auto& [number, waiter] : waiters->second) {
+    const auto [known, fresh] = over.try_emplace(waiter.task, false);
+    if (fresh) {
+      const auto facts = require_value(store_.facts(waited, waiter.task));
+      known->second = facts && facts->ended;
+    }
+    if (!known->second) continue;
+    actions_.push_back([this, one = WaiterId{waited, number}, last] {
+      const auto all = waiting_.find(one.job);
+      if (all == waiting_.end()) return;
+      const auto told = all->second.extract(one.number);
+      if (all->second.empty()) waiting_.erase(all);
+      if (told) told.mapped().ended(last);
     });
   }
 }
@@ -201,6 +222,7 @@ void Engine::back_to_queue(Job& job, bool held, bool count) {
   api::JobInfo& info = job.info;
   if (count) ++info.restarts;
   info.reason = core::reason::kNone;
+  info.reason_detail.clear();
   info.start_ms.reset();
   info.end_ms.reset();
   info.cancelled_by.reset();
@@ -211,6 +233,10 @@ void Engine::back_to_queue(Job& job, bool held, bool count) {
   info.node.clear();
   info.gpus.clear();
   info.enforcement.clear();
+  if (job.unfit.empty()) {  // of the machine as it is now, not what it held
+    info.cpus = job.request.cpus / kOneCpu;
+    info.memory = job.request.memory.value();
+  }
   steps_.erase(job.id());
   next_step_.erase(job.id());
   counts_.reset();  // it may have been over
@@ -269,9 +295,10 @@ void Engine::remember_use(Job& job, const node::ExitRecord& record) {
 }
 
 void Engine::on_ended(const node::ExitRecord& record) {
-  if (const auto unknown = unknown_.extract(JobId(record.job_id)); !unknown.empty()) {
+  const node::Run run{JobId(record.job_id), record.attempt};
+  if (const auto unknown = unknown_.extract(run); !unknown.empty()) {
     // Nothing of it is on record: nothing waits for a commit.
-    executor_.forget({unknown.key(), record.attempt}, unknown.mapped());
+    executor_.forget(run, unknown.mapped().uid);
     schedule_needed_ = true;
     return;
   }
@@ -295,6 +322,27 @@ void Engine::on_enforced(JobId id, std::int64_t attempt, const std::string& word
     Job* job = find(id);
     if (job == nullptr || !core::is_active(job->state) || attempt != job->info.restarts) return;
     job->info.enforcement = words;
+    save(*job);
+  });
+}
+
+void Engine::on_stuck(JobId id, std::int64_t attempt, const std::string& who) {
+  if (const auto unknown = unknown_.find({id, attempt}); unknown != unknown_.end()) {
+    Unknown& left = unknown->second;
+    if (left.stuck.empty() || clock_.mono() - left.told >= kRemindStuck) {
+      spdlog::warn("job {}, which is not on record as running: {}: nothing starts until it does",
+                   id, who);
+      left.told = clock_.mono();
+    }
+    left.stuck = make_plain(who);
+    return;
+  }
+  happened([this, id, attempt, words = who + std::string(kKeepsHeld)] {
+    Job* job = find(id);
+    if (job == nullptr || !core::is_active(job->state) || attempt != job->info.restarts) return;
+    if (job->info.reason_detail == words) return;
+    spdlog::warn("job {}: {}", id, words);
+    job->info.reason_detail = words;
     save(*job);
   });
 }
@@ -371,6 +419,7 @@ void Engine::lost(JobId id, std::int64_t attempt) {
   if (job->ending == Ending::cancel) {
     return finish(*job, core::JobState::cancelled, std::string(core::reason::kNone));
   }
+  if (job->ending == Ending::timeout) return finish(*job, core::JobState::timeout, "TimeLimit");
   if (job->spec.requeue && job->spec.batch) {
     back_to_queue(*job, job->ending == Ending::requeue_hold, true);
     job->info.reason_detail = "it was lost while it ran, and starts again";
@@ -400,7 +449,8 @@ void Engine::end_processes(Job& job, Ending ending) {
   });
 }
 
-// Batch jobs are watched by their stepd; of the others the engine is the watch.
+// Batch jobs are watched by their stepd, and by the engine where that one hangs; of the others the
+// engine is the watch.
 void Engine::enforce_times() {
   const MonoTime now = clock_.mono();
   std::vector<JobId> over;
@@ -416,6 +466,11 @@ void Engine::enforce_times() {
     const auto left = time_left(*job);
     if (job->state == core::JobState::running && left && *left <= Millis(0)) over.push_back(id);
     if (client.reattach_by && *client.reattach_by <= now) gone.push_back(id);
+  }
+  for (const JobId id : timed_) {
+    const Job* job = find(id);
+    const auto left = job == nullptr ? std::nullopt : patience_left(*job);
+    if (left && *left <= Millis(0)) over.push_back(id);
   }
   for (const JobId id : over) end_processes(jobs_.at(id), Ending::timeout);
   for (const JobId id : gone) hung_up(id);

@@ -80,6 +80,11 @@ Answer<api::Allocation> Engine::begin_step(const Caller& caller, const std::stri
                   fmt::format("the step wants {} CPUs, the job has {}",
                               spec.cpus_per_task * spec.ntasks, job.info.cpus));
   }
+  if (next_step_[job.id()] >= settings_.limits.steps) {
+    return refuse(403, "ESLURM_STEP_LIMIT",
+                  fmt::format("the job has had {} steps, as many as limits.max_step_count allows",
+                              settings_.limits.steps));
+  }
   if (const auto fine = check_shown(spec.name); !fine) return tl::make_unexpected(fine.error());
   const auto gpus = choose_gpus(job, spec);
   if (!gpus) return tl::make_unexpected(gpus.error());
@@ -116,6 +121,7 @@ Answer<void> Engine::end_step(const Caller& caller, const std::string& id, std::
   end_step_record(step->second, end);
   save_step(step->second);
   steps.erase(step);
+  forget_step(job.id(), job.info.restarts, number);
   // DerivedExitCode is the highest of the steps.
   if (end.exit_code > job.info.derived_exit_code) job.info.derived_exit_code = end.exit_code;
   if (end.exit_signal > job.info.derived_exit_signal)
@@ -147,6 +153,9 @@ Answer<void> Engine::cancel_step(const Caller& caller, const std::string& id,
   auto& running = steps_[job.id()];
   const auto found = digits ? running.find(*digits) : running.end();
   if (found == running.end()) {
+    if (digits && *digits < next_step_[job.id()]) {
+      return refuse(404, "ESLURM_ALREADY_DONE", fmt::format("step {} of job {} is over", step, id));
+    }
     return refuse(404, "ESLURM_INVALID_JOB_ID", fmt::format("job {} has no step {}", id, step));
   }
   if (spec.signal == 0) {
@@ -221,6 +230,15 @@ void Engine::hung_up_step(JobId id, std::int64_t attempt, std::int64_t number) {
   step->second.state = "CANCELLED";
   save_step(step->second);
   job_steps->second.erase(step);
+  forget_step(id, attempt, number);
+}
+
+void Engine::forget_step(JobId id, std::int64_t attempt, std::int64_t number) {
+  actions_.push_back([this, id, attempt, number] {
+    // Over meanwhile: its groups go with it.
+    const Job* job = find(id);
+    if (job != nullptr && job->info.restarts == attempt) executor_.forget_step(*job, number);
+  });
 }
 
 }  // namespace aliquot::engine

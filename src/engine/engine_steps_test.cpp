@@ -42,11 +42,50 @@ TEST_F(EngineStepsTest, AStepIsCancelledAloneAndTheJobGoesOn) {
   const auto code = [&](const char* job, const char* one, Uid uid = Uid(1000)) {
     return engine->cancel_step({uid}, job, one, {}).error().error.code;
   };
-  EXPECT_EQ(code("1", "0"), "ESLURM_INVALID_JOB_ID") << "it is over";
+  EXPECT_EQ(code("1", "0"), "ESLURM_ALREADY_DONE") << "it is over";
   EXPECT_EQ(code("1", "7"), "ESLURM_INVALID_JOB_ID");
   EXPECT_EQ(code("1", "x"), "ESLURM_INVALID_JOB_ID");
   EXPECT_EQ(code("9", "0"), "ESLURM_INVALID_JOB_ID");
+  for (const std::int64_t over : {0, 7}) {
+    EXPECT_FALSE(engine->end_step({Uid(1000)}, "1", over, {.exit_code = 5})) << over;
+  }
+  settle();
+  EXPECT_EQ(job(id).derived_exit_code, 0);
   EXPECT_EQ(code("1", "1", Uid(1001)), "ESLURM_ACCESS_DENIED");
+}
+
+// Groups of steps that are over would pile up until the job ends.
+TEST_F(EngineStepsTest, AStepThatIsOverIsForgottenHoweverItEnded) {
+  const auto id = submit(spec());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(step(id));
+  ASSERT_TRUE(engine->end_step({Uid(1000)}, "1", 1, {}));
+  settle();
+  engine->hang_up_step(JobId(id), 0, 2);
+  settle();
+  EXPECT_THAT(executor.forgotten_steps, ElementsAre("1.1", "1.2"));
+}
+
+TEST_F(EngineStepsTest, WhoDoesNotDieIsNamed) {
+  const auto id = submit(spec());
+  engine->on_stuck(JobId(id), 1, "of another run");
+  settle();
+  EXPECT_EQ(job(id).reason_detail, "");
+  const auto stuck = [&](std::int64_t attempt) {
+    engine->on_stuck(JobId(id), attempt, "process 9 does not die");
+    settle();
+    EXPECT_EQ(job(id).reason_detail,
+              "process 9 does not die: the job keeps what it holds until it does");
+  };
+  stuck(0);
+  ASSERT_TRUE(engine->requeue({Uid(1000)}, std::to_string(id), true));
+  end(id);
+  EXPECT_EQ(job(id).reason_detail, "held: 'scontrol release 1'") << "what was is no reason now";
+  ASSERT_TRUE(engine->release({Uid(1000)}, std::to_string(id)));
+  settle();
+  stuck(1);
+  end(id);
+  EXPECT_EQ(state(id), "COMPLETED");
+  EXPECT_EQ(job(id).reason_detail, "") << "it did die";
 }
 
 TEST_F(EngineStepsTest, StepsThatAskGetDifferentGpus) {

@@ -141,6 +141,14 @@ std::int64_t elements(const Job& job) {
 
 }  // namespace
 
+Bytes record_size(const Job& job) {
+  api::JobSpec spec = job.spec;
+  spec.script.clear();
+  spec.environment.clear();
+  spec.arguments.clear();
+  return Bytes(std::ssize(api::to_json(job.info)) + std::ssize(api::to_json(spec)));
+}
+
 const Partition* Engine::find_partition(const std::string& name) const {
   const auto& all = settings_.partitions;
   const auto found = std::ranges::find_if(
@@ -221,14 +229,12 @@ std::unordered_map<std::uint32_t, std::int64_t>& Engine::counts() {
 }
 
 // So that nobody fills the queue, or the disk, for everybody.
-Answer<void> Engine::check_queue(const Caller& caller, const Job& job) {
+Answer<void> Engine::check_queue(const Caller& caller, const Job& job, std::int64_t more) {
   const Limits& limits = settings_.limits;
-  const std::int64_t more = elements(job);
   std::int64_t all = 0;
   for (const auto& [uid, count] : counts()) all += count;
   const std::int64_t mine = counts()[caller.uid.value()];
-  const std::int64_t most =
-      limits.jobs_per_user.value_or(std::max<std::int64_t>(limits.job_count / 2, 1));
+  const std::int64_t most = limits.most_per_user();
   if (mine + more > most && !is_admin(caller)) {
     return refuse(403, "ESLURM_ACCOUNTING_POLICY",
                   fmt::format("{} of your jobs wait or run: with this more than "
@@ -248,10 +254,10 @@ Answer<void> Engine::check_queue(const Caller& caller, const Job& job) {
   for (const auto* list : {&job.spec.environment, &job.spec.arguments}) {
     for (const std::string& word : *list) size += std::ssize(word) + 1;
   }
-  if (*stored + Bytes(size) > limits.stored_per_user) {
+  if (*stored + Bytes(size) + record_size(job) * more > limits.stored_per_user) {
     return refuse(403, "ESLURM_ACCOUNTING_POLICY",
-                  fmt::format("scripts, environments and arguments of your jobs have {}: with this "
-                              "more than limits.max_stored_per_user allows, {}",
+                  fmt::format("scripts, environments, arguments and options of your jobs have {}: "
+                              "with this more than limits.max_stored_per_user allows, {}",
                               format_size(*stored), format_size(limits.stored_per_user)));
   }
   return {};
@@ -273,7 +279,13 @@ Answer<void> Engine::check_dependencies(const Job& job) {
     }
     const auto facts = store_.facts(one.job, std::nullopt);
     if (!facts) return try_again(facts.error());
-    if (!*facts || (one.task && !find_task(one.job, *one.task))) {
+    bool known = facts->has_value();
+    if (known && one.task) {
+      const auto task = find_task(one.job, *one.task);
+      if (!task) return try_again(task.error());
+      known = task->has_value();
+    }
+    if (!known) {
       const std::string task = one.task ? fmt::format("_{}", *one.task) : "";
       return refuse(400, "ESLURM_DEPENDENCY",
                     fmt::format("there is no job {}{} to wait for", one.job, task));
@@ -392,6 +404,7 @@ Job& Engine::add(Job job) {
     const auto& tasks = job.waiting.tasks;
     job.info.array_job_id = job.info.id;
     job.info.array_pending = core::format_array(job.waiting);
+    job.info.array_throttle = job.waiting.limit;
     job.info.array_count = std::ssize(tasks);
     job.info.array_min = tasks.front();
     job.info.array_max = tasks.back();
@@ -399,7 +412,8 @@ Job& Engine::add(Job job) {
   }
   Payload payload{std::exchange(job.spec.script, {}), std::exchange(job.spec.environment, {}),
                   std::exchange(job.spec.arguments, {})};
-  if (job.spec.batch) require(store_.save_payload(job.payload, Uid(job.info.uid), payload));
+  require(store_.save_payload(job.payload, Uid(job.info.uid), payload,
+                              record_size(job) * elements(job)));
   resolve_paths(job);
   const JobId id = job.id();
   Job& added = jobs_.emplace(id, std::move(job)).first->second;
@@ -414,7 +428,7 @@ Answer<api::Submitted> Engine::submit(const Caller& caller, api::JobSpec spec) {
   spec.batch = true;
   auto job = check(caller, std::move(spec));
   if (!job) return tl::make_unexpected(job.error());
-  if (const auto room = check_queue(caller, *job); !room) {
+  if (const auto room = check_queue(caller, *job, elements(*job)); !room) {
     return tl::make_unexpected(room.error());
   }
   return api::Submitted{add(std::move(*job)).info.id};
@@ -424,7 +438,7 @@ Answer<JobId> Engine::allocate(const Caller& caller, api::JobSpec spec, Granted 
   spec.batch = false;
   auto job = check(caller, std::move(spec));
   if (!job) return tl::make_unexpected(job.error());
-  if (const auto room = check_queue(caller, *job); !room) {
+  if (const auto room = check_queue(caller, *job, elements(*job)); !room) {
     return tl::make_unexpected(room.error());
   }
   if (job->spec.immediate && job->spec.immediate_s <= 1 &&

@@ -89,10 +89,10 @@ TEST_F(EngineTest, OthersSeeButDoNotTouch) {
   ASSERT_TRUE(seen);
   EXPECT_EQ(seen->user, "u1000");
   EXPECT_EQ(seen->command + seen->work_dir + seen->std_out, "");
-  const auto listed = engine->list(other, "", "").value();
+  const auto listed = engine->list(other, {}).value();
   EXPECT_THAT(listed, HasSubstr("u1000"));
   EXPECT_THAT(listed, Not(HasSubstr("secret.sh")));
-  EXPECT_THAT(engine->list({Uid(1000)}, "", "").value(), HasSubstr("secret.sh"));
+  EXPECT_THAT(engine->list({Uid(1000)}, {}).value(), HasSubstr("secret.sh"));
   EXPECT_EQ(engine->script(other, id).error().error.code, "ESLURM_ACCESS_DENIED");
   EXPECT_EQ(engine->cancel(other, id, {}).error().error.code, "ESLURM_ACCESS_DENIED");
   EXPECT_EQ(engine->requeue(other, id, false).error().error.code, "ESLURM_ACCESS_DENIED");
@@ -109,7 +109,7 @@ TEST_F(EngineTest, AnOrdinaryUsersDaemonServesThatUserAlone) {
   owner = Uid(1000);
   crash();
   EXPECT_EQ(refusal(spec(), Uid(1001)), "ESLURM_ACCESS_DENIED");
-  EXPECT_FALSE(engine->list({Uid(1001)}, "", ""));
+  EXPECT_FALSE(engine->list({Uid(1001)}, {}));
   EXPECT_EQ(refusal(spec(), Uid(1000)), "accepted");
 }
 
@@ -280,6 +280,25 @@ TEST_F(EngineTest, SuspendedTimeDoesNotCount) {
   EXPECT_EQ(*job(id).end_ms, *job(id).start_ms + 70'000);
 }
 
+// The time limit of a batch job is its stepd's to keep; one that hangs is not waited for.
+TEST_F(EngineTest, AStepdThatDoesNotKeepTheTimeLimitIsHelped) {
+  auto limited = spec();
+  limited.time_limit_ms = 60'000;
+  limited.requeue = true;
+  const auto id = submit(limited);
+  const auto cancelled = [&] { return executor.runs.at({id, 0}).cancelled; };
+  clock.advance(seconds(60) + settings.kill_wait);
+  settle();
+  EXPECT_FALSE(cancelled());
+  ASSERT_TRUE(engine->next_due());
+  clock.advance(*engine->next_due() - clock.wall());
+  settle();
+  EXPECT_TRUE(cancelled());
+  engine->on_lost(JobId(id), 0);
+  settle();
+  EXPECT_EQ(state(id), "TIMEOUT");
+}
+
 TEST_F(EngineTest, InteractiveJobsLiveWithTheirConnection) {
   auto wanted = spec("gpu:4");
   wanted.time_limit_ms = 60'000;
@@ -334,8 +353,7 @@ TEST_F(EngineTest, PlacesAroundForeignProcesses) {
   crash();
   std::vector<node::GpuView> views(4);
   for (std::size_t i = 0; i < 4; ++i) views[i].sample.id = GpuId("GPU-" + std::to_string(i));
-  views[0].processes = {
-      {.pid = 1, .user = "x", .command = "y", .memory = gib(1).value(), .job_id = {}}};
+  views[0].processes = {{.pid = 1, .user = "x", .command = "y", .memory = gib(1)}};
   engine->observe(views);
   const auto id = submit(spec("gpu:3"));
   EXPECT_EQ(state(id), "RUNNING");
@@ -444,7 +462,7 @@ RC_GTEST_PROP(EngineHistory, SurvivesCrashesAnywhere, ()) {
   }
   AccountingQuery all;
   const auto record = bench.engine->accounting({Uid(0)}, all);
-  for (const auto& job : *record) {
+  for (const auto& job : record->jobs) {
     if (job.state != "COMPLETED" && job.state != "FAILED") continue;
     RC_ASSERT(exit_codes.contains(job.id));
     RC_ASSERT(job.exit_code == exit_codes[job.id]);

@@ -1,6 +1,9 @@
 // Changing a job that is in the queue or runs: scontrol update.
 #include <algorithm>
+#include <set>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "api/json.hpp"
 #include "engine/engine.hpp"
@@ -21,12 +24,16 @@ Answer<Job> Engine::check_update(const Caller& caller, const Job& job, const std
   wanted.batch = before.batch;
   wanted.script = wanted.batch ? "#!" : "";
   wanted.environment.clear();
-  wanted.arguments.clear();
+  wanted.arguments = before.arguments;
   wanted.array = before.array;
   wanted.limits = before.limits;
   auto checked = check(caller, std::move(wanted), &job);
   if (!checked) return tl::make_unexpected(checked.error());
   checked->spec.script.clear();
+  if (checked->spec.dependency != before.dependency && waits_for_itself(*checked)) {
+    return refuse(400, "ESLURM_CIRCULAR_DEPENDENCY",
+                  fmt::format("job {} would wait for jobs that wait for it", job.id()));
+  }
 
   const api::JobSpec& next = checked->spec;
   if (next.array_throttle && (*next.array_throttle < 0 || !job.info.array_job_id)) {
@@ -50,8 +57,44 @@ Answer<Job> Engine::check_update(const Caller& caller, const Job& job, const std
   return checked;
 }
 
+// Along what waiting jobs wait for. A new job is in no circle: nobody can have named it yet.
+bool Engine::waits_for_itself(const Job& job) const {
+  std::unordered_multimap<std::int64_t, const Job*> elements;
+  for (const auto& [id, one] : jobs_) {
+    if (one.info.array_job_id) elements.emplace(*one.info.array_job_id, &one);
+  }
+  std::set<JobId> seen;
+  std::vector<const Job*> next{&job};
+  while (!next.empty()) {
+    const Job& waiting = *next.back();
+    next.pop_back();
+    const auto follow = [&](const Job& named) {
+      if (named.state == core::JobState::pending && seen.insert(named.id()).second) {
+        next.push_back(&named);
+      }
+    };
+    for (const core::Dependency& one : waiting.dependencies.all) {
+      if (one.kind == core::Dependency::Kind::singleton) continue;
+      if (const auto head = jobs_.find(one.job); head != jobs_.end() && !one.task) {
+        follow(head->second);
+      }
+      const auto [begin, end] = elements.equal_range(one.job.value());
+      for (auto element = begin; element != end; ++element) {
+        const Job& named = *element->second;
+        const bool meant = !one.task || (named.is_array() ? std::ranges::binary_search(
+                                                                named.waiting.tasks, *one.task)
+                                                          : named.info.array_task_id == one.task);
+        if (meant) follow(named);
+      }
+      if (seen.contains(job.id())) return true;
+    }
+  }
+  return false;
+}
+
 // `checked` is what check_update() made of it.
 void Engine::apply_update(Job& job, const Job& checked) {
+  const Bytes recorded = record_size(job);
   const bool pending = job.state == core::JobState::pending;
   const api::JobSpec before = std::exchange(job.spec, checked.spec);
   const std::int64_t cpus = job.info.cpus;
@@ -82,9 +125,12 @@ void Engine::apply_update(Job& job, const Job& checked) {
     resolve_paths(job);
   }
   if (const auto throttle = std::exchange(job.spec.array_throttle, std::nullopt);
-      throttle && job.is_array()) {
-    job.waiting.limit = *throttle;
-    info.array_pending = core::format_array(job.waiting);
+      throttle && info.array_job_id) {
+    info.array_throttle = *throttle;
+    if (job.is_array()) {
+      job.waiting.limit = *throttle;
+      info.array_pending = core::format_array(job.waiting);
+    }
   }
   const auto& limit = job.spec.time_limit_ms;
   if (limit != info.time_limit_ms) {
@@ -94,6 +140,10 @@ void Engine::apply_update(Job& job, const Job& checked) {
       if (const auto left = time_left(job)) info.end_ms = (clock_.wall() + *left).ms();
       act_limit(job);
     }
+  }
+  if (const Bytes more = record_size(job) - recorded; more > Bytes(0)) {
+    require(store_.charge(job.payload,
+                          more * std::max<std::int64_t>(std::ssize(job.waiting.tasks), 1)));
   }
   save(job);
 }

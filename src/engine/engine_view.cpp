@@ -7,8 +7,21 @@
 #include "core/explain.hpp"
 #include "core/placement.hpp"
 #include "engine/engine.hpp"
+#include "node/job_grant.hpp"
 
 namespace aliquot::engine {
+
+namespace {
+
+// Of records that are read for one answer: nobody waits long for another's question.
+constexpr Bytes kPage = mib(1);
+
+std::string as_sentence(std::string words) {
+  if (words[0] >= 'a' && words[0] <= 'z') words[0] = static_cast<char>(words[0] - 'a' + 'A');
+  return words + ".";
+}
+
+}  // namespace
 
 // Everybody may see who uses the machine and why a job waits; what a job does is its owner's.
 void Engine::redact(const Caller& caller, api::JobInfo& info) const {
@@ -28,6 +41,11 @@ std::string Engine::wait_sentence(const Job& job) const {
   const api::JobInfo& info = job.info;
   const std::string& why = info.reason;
   if (job.state != core::JobState::pending || !info.reason_detail.empty()) return "";
+  for (const auto& [run, left] : unknown_) {
+    if (!left.stuck.empty())
+      return fmt::format("of job {}, {}: nothing starts until it does", run.job, left.stuck);
+  }
+  if (!unknown_.empty()) return "what runs and is not on record is ended first";
   if (why == reason::kResources) return "there is not enough room for it now";
   if (why == reason::kPriority) return "jobs before it wait for the room it needs";
   if (why == reason::kDependency) return "it waits for " + info.dependency;
@@ -46,27 +64,35 @@ std::string Engine::wait_sentence(const Job& job) const {
   return "";
 }
 
-Answer<std::string> Engine::list(const Caller& caller, const std::string& id,
-                                 const std::string& user, bool brief) {
+Answer<std::string> Engine::list(const Caller& caller, const ListQuery& wanted) {
   if (const auto fine = admit(caller); !fine) return tl::make_unexpected(fine.error());
   AccountingQuery query;
   query.only_over = true;
   query.start = clock_.wall() - settings_.min_job_age;
-  if (!id.empty()) {
-    const auto named = parse_id(caller, id);
+  query.after = wanted.after;
+  query.most = kPage;
+  if (!wanted.id.empty()) {
+    const auto named = parse_id(caller, wanted.id);
     if (!named) return tl::make_unexpected(named.error());
     query.id = named->head.value();
   }
-  auto over = store_.query(query, false);
+  const auto other = [&](const api::JobInfo& job) {
+    return !wanted.user.empty() && job.user != wanted.user;
+  };
+  const bool brief = wanted.brief;
+  auto over = wanted.live ? Result<JobPage>(JobPage{}) : store_.query(query);
   if (!over) return try_again(over.error());
-  api::JobListWriter list(over->size() + jobs_.size(), brief);
-  for (api::JobInfo& job : *over) {
-    if (!user.empty() && job.user != user) continue;
+  // First, since it may be over by the last page; and last, since what is over may be back by then.
+  const bool queue = wanted.after == 0 || !over->next;
+  api::JobListWriter list(over->jobs.size() + (queue ? jobs_.size() : 0), brief);
+  for (api::JobInfo& job : over->jobs) {
+    if (other(job)) continue;
     redact(caller, job);
     list.add(job);
   }
   for (const auto& [live, job] : jobs_) {
-    if (!user.empty() && job.info.user != user) continue;
+    if (!queue) break;
+    if (other(job.info)) continue;
     if (query.id && job.info.id != *query.id && job.info.array_job_id != *query.id) continue;
     const auto steps = steps_.find(live);
     if (owns(caller, job.info) && steps == steps_.end()) {
@@ -80,7 +106,7 @@ Answer<std::string> Engine::list(const Caller& caller, const std::string& id,
     }
     list.add(shown);
   }
-  return list.take();
+  return list.take(over->next);
 }
 
 Answer<api::JobInfo> Engine::show(const Caller& caller, const std::string& id) {
@@ -119,21 +145,39 @@ Answer<std::string> Engine::script(const Caller& caller, const std::string& id) 
     return try_again(payload.error());
   }
   if (!payload) return refuse(404, "ESLURM_JOB_SCRIPT_MISSING", payload.error().message);
+  if (!job->spec.batch) {
+    return refuse(404, "ESLURM_JOB_SCRIPT_MISSING", "an interactive job has no script");
+  }
   return payload->script;
 }
 
-void Engine::wait(const Caller& caller, const std::string& id, Ended ended) {
+std::optional<Engine::WaiterId> Engine::wait(const Caller& caller, const std::string& id,
+                                             Ended ended) {
+  const auto at_once = [&](Answer<api::JobInfo> answer) {
+    ended(std::move(answer));
+    return std::nullopt;
+  };
   auto info = show(caller, id);
-  if (!info) return ended(tl::make_unexpected(info.error()));
+  if (!info) return at_once(std::move(info));
   const auto named = parse_id(caller, id);
+  if (!named) return at_once(tl::make_unexpected(named.error()));
   const auto facts = store_.facts(named->head, named->task);
-  if (!facts) return ended(try_again(facts.error()));
-  if (*facts && (*facts)->ended) return ended(*info);
-  waiting_[named->record].push_back(
-      [this, caller, ended = std::move(ended)](Answer<api::JobInfo> last) {
+  if (!facts) return at_once(try_again(facts.error()));
+  if (*facts && (*facts)->ended) return at_once(std::move(info));
+  const WaiterId waiter{named->head, ++last_waiter_};
+  waiting_[waiter.job][waiter.number] = {
+      named->task, [this, caller, ended = std::move(ended)](Answer<api::JobInfo> last) {
         if (last) redact(caller, *last);
         ended(std::move(last));
-      });
+      }};
+  return waiter;
+}
+
+void Engine::stop_waiting(const WaiterId& waiter) {
+  const auto waiters = waiting_.find(waiter.job);
+  if (waiters == waiting_.end()) return;
+  waiters->second.erase(waiter.number);
+  if (waiters->second.empty()) waiting_.erase(waiters);
 }
 
 Answer<api::WhyInfo> Engine::why(const Caller& caller, const std::string& id) {
@@ -156,17 +200,13 @@ Answer<api::WhyInfo> Engine::why(const Caller& caller, const std::string& id) {
     return why;
   }
   why.earliest_start_ms = info->start_ms;
-  if (const auto early = not_yet(*job)) {
-    why.sentences.push_back(fmt::format("It waits for {}, not for room.", *early));
-    if (!info->dependency.empty()) {
-      why.sentences.push_back(
-          fmt::format("What is left of its dependencies: {}.", info->dependency));
-    }
-    if (drained_) why.sentences.push_back("The machine is drained: " + drained_->reason);
-    return why;
-  }
-  if (job->info.reason == kUserGpuLimit) {
-    why.sentences.push_back(fmt::format("It waits because {}.", wait_sentence(*job)));
+  const bool room = !not_yet(*job) && job->info.reason != kUserGpuLimit &&
+                    job->info.reason != core::reason::kTaskLimit && unknown_.empty();
+  if (!room) {
+    const std::string& detail = job->info.reason_detail;  // of a start that failed, its owner's
+    auto words = detail.empty() ? wait_sentence(*job) : owns(caller, job->info) ? detail : "";
+    if (words.empty()) words = fmt::format("it waits for {}, not for room", info->reason);
+    why.sentences.push_back(as_sentence(std::move(words)));
     return why;
   }
   const auto refusal = core::explain_refusal(ledger_.cluster(), job->shape);
@@ -179,11 +219,13 @@ Answer<api::WhyInfo> Engine::why(const Caller& caller, const std::string& id) {
   return why;
 }
 
-Answer<std::vector<api::JobInfo>> Engine::accounting(const Caller& caller, AccountingQuery query) {
+Answer<api::JobList> Engine::accounting(const Caller& caller, AccountingQuery query) {
   if (const auto fine = admit(caller); !fine) return tl::make_unexpected(fine.error());
-  auto jobs = store_.query(query, true);
-  if (!jobs) return try_again(jobs.error());
-  for (api::JobInfo& job : *jobs) {
+  query.steps = true;
+  query.most = kPage;
+  auto page = store_.query(query);
+  if (!page) return try_again(page.error());
+  for (api::JobInfo& job : page->jobs) {
     // What runs is fresher in memory.
     if (const Job* live = find(JobId(job.id))) {
       auto steps = std::move(job.steps);
@@ -192,7 +234,7 @@ Answer<std::vector<api::JobInfo>> Engine::accounting(const Caller& caller, Accou
     }
     redact(caller, job);
   }
-  return std::move(*jobs);
+  return api::JobList{std::move(page->jobs), page->next};
 }
 
 api::ClusterInfo Engine::cluster_info() const {
@@ -240,7 +282,14 @@ api::ClusterInfo Engine::cluster_info() const {
     if (i < views_.size()) {
       shown.memory_used = views_[i].sample.memory_used.value();
       shown.utilisation = views_[i].sample.utilisation.value();
-      shown.processes = views_[i].processes;
+      for (const node::GpuProcess& process : views_[i].processes) {
+        const auto job = process.holder ? node::job_of(*process.holder) : std::nullopt;
+        shown.processes.push_back({.pid = process.pid,
+                                   .user = process.user,
+                                   .command = process.command,
+                                   .memory = process.memory.value(),
+                                   .job_id = job ? std::optional(job->value()) : std::nullopt});
+      }
     }
     info.node.gpus.push_back(std::move(shown));
   }
@@ -273,14 +322,14 @@ api::ClusterInfo Engine::cluster_info() const {
       {"SLURM_VERSION", "22.05.8"},
       {"AliquotVersion", ALIQUOT_VERSION},
       {"AliquotPolicy", std::string(policy_->name())},
-      {"AliquotFaultDomain", settings_.fault_domain},
-      {"AliquotEscape", settings_.escape},
+      {"AliquotFaultDomain", std::string(core::to_string(settings_.enforce.domain))},
+      {"AliquotEscape", settings_.enforce.kill_escapes ? "kill" : "report"},
   };
   const Limits& limits = settings_.limits;
   info.config["MaxArraySize"] = std::to_string(limits.array_size);
   info.config["MaxJobCount"] = std::to_string(limits.job_count);
-  info.config["MaxSubmitJobsPerUser"] = std::to_string(
-      limits.jobs_per_user.value_or(std::max<std::int64_t>(limits.job_count / 2, 1)));
+  info.config["MaxStepCount"] = std::to_string(limits.steps);
+  info.config["MaxSubmitJobsPerUser"] = std::to_string(limits.most_per_user());
   info.config["AliquotMaxScriptSize"] = format_size(limits.script);
   info.config["AliquotMaxEnvironmentSize"] = format_size(limits.environment);
   if (settings_.purge_after) {

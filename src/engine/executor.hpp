@@ -35,6 +35,13 @@ struct StepOrder {
   std::optional<std::vector<api::GpuHold>> gpus = {};  // some of the job's; absent: all of them
 };
 
+// A run that the machine knows of, by its control group or its folder.
+struct Leftover {
+  node::Run run;
+  Uid uid = Uid(0);       // where the machine knows whose it is
+  std::string mark = {};  // and how its processes are marked
+};
+
 // Who hears of it. The attempt tells a run from the one before a requeue.
 class ExecutorEvents {
  public:
@@ -51,6 +58,8 @@ class ExecutorEvents {
   virtual void on_postponed(JobId job, std::int64_t attempt, const std::string& why) = 0;
   // How it is held to what it was granted, once that is known.
   virtual void on_enforced(JobId job, std::int64_t attempt, const std::string& words) = 0;
+  // It is to end, and some of it does not: who, for people.
+  virtual void on_stuck(JobId job, std::int64_t attempt, const std::string& who) = 0;
   // It ran, and how it ended nobody knows. Nothing of it is left.
   virtual void on_lost(JobId job, std::int64_t attempt) = 0;
 };
@@ -78,6 +87,12 @@ class Executor {
   virtual void freeze_allocation(const Job& job, bool frozen) = 0;
   // Asks its processes to end, kills what is left after patience; on_ended follows.
   virtual void end_allocation(const Job& job, Millis patience) = 0;
+
+  // A step of the run is over: its fence may go, once nobody is inside.
+  virtual void forget_step(const Job& job, std::int64_t step) = 0;
+
+  // Every run of which something is left, on record or not. Asked before anything else.
+  virtual Result<std::vector<Leftover>> leftovers() = 0;
 
   // That run is over and on record: its files may go.
   virtual void forget(const node::Run& run, Uid user) = 0;

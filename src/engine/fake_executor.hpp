@@ -47,12 +47,22 @@ class FakeExecutor final : public Executor {
   void signal_step(const Job& job, std::int64_t step, int number) override {
     step_signals.push_back(fmt::format("{}.{} {}", job.info.id, step, number));
   }
+  void forget_step(const Job& job, std::int64_t step) override {
+    forgotten_steps.push_back(fmt::format("{}.{}", job.info.id, step));
+  }
   void freeze_allocation(const Job&, bool) override {}
   void end_allocation(const Job& job, Millis) override {
     node::ExitRecord record;
     record.job_id = job.info.id;
     record.attempt = job.info.restarts;
     ending.push_back(record);
+  }
+  Result<std::vector<Leftover>> leftovers() override {
+    std::vector<Leftover> left;
+    for (const auto& [key, run] : runs) {
+      left.push_back({{JobId(key.first), key.second}, Uid(run.order.job.uid), run.order.mark});
+    }
+    return left;
   }
   // How it ended stays known until then, as exit.json does.
   void forget(const node::Run& run, Uid) override {
@@ -96,7 +106,8 @@ class FakeExecutor final : public Executor {
   std::set<std::pair<std::int64_t, std::int64_t>> adopted;
   std::set<std::int64_t> forgotten;
   std::vector<node::Run> forgotten_runs;
-  std::vector<std::string> step_signals;  // "job.step number"
+  std::vector<std::string> step_signals;     // "job.step number"
+  std::vector<std::string> forgotten_steps;  // "job.step"
   std::vector<node::ExitRecord> ending;
 
  private:

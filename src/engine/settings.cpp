@@ -128,6 +128,8 @@ TomlReader limits_into(Settings& settings) {
        {"max_script_size", size_into(limits.script)},
        {"max_environment_size", size_into(limits.environment)},
        {"max_stored_per_user", size_into(limits.stored_per_user)},
+       {"max_records_per_user", number_into(limits.records_per_user, 1'000'000'000)},
+       {"max_step_count", number_into(limits.steps, 1'000'000)},
        {"max_connections", number_into(settings.connections, 1'000'000)},
        {"max_connections_per_user", number_into(settings.connections_per_user, 1'000'000)}});
 }
@@ -138,6 +140,13 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
   Settings settings;
   std::vector<std::string> policies;
   for (const core::PolicyInfo& policy : core::policies()) policies.emplace_back(policy.name);
+  auto enforce = node::enforce_readers(settings.enforce);
+  enforce.emplace("enabled", truth_into(settings.enforce.enabled));
+  enforce.emplace("library", library_into(settings.library));
+  enforce.emplace("watch_ms", [&](const TomlPlace& place) -> Result<void> {
+    settings.watch_interval = Millis(TRY(place.number(20, 60'000)));
+    return {};
+  });
   TRY(read_toml(
       text, name,
       {
@@ -157,17 +166,7 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
                                  settings.compute_limit = kWholeGpu * TRY(place.number(1, 100));
                                  return {};
                                }}})},
-          {"enforce",
-           toml_table({{"enabled", truth_into(settings.enforce)},
-                       {"fault_domain", one_of(settings.fault_domain, {"gpu", "user", "job"})},
-                       {"strict", truth_into(settings.strict)},
-                       {"escape", one_of(settings.escape, {"report", "kill"})},
-                       {"watch_ms",
-                        [&](const TomlPlace& place) -> Result<void> {
-                          settings.watch_interval = Millis(TRY(place.number(20, 60'000)));
-                          return {};
-                        }},
-                       {"library", library_into(settings.library)}})},
+          {"enforce", toml_table(std::move(enforce))},
           {"schedule", toml_table({{"policy", one_of(settings.policy, policies)}})},
           {"jobs", toml_table({{"memory_per_cpu", size_into(settings.memory_per_cpu)},
                                {"gpus_per_user", optional_into(settings.gpus_per_user)},
@@ -201,6 +200,9 @@ Reloaded reload_settings(Settings& current, const Settings& next) {
   const auto fixed = [&](std::string_view name, auto member) {
     if (current.*member != next.*member) reloaded.needs_restart.emplace_back(name);
   };
+  const auto fixed_enforce = [&](std::string_view name, auto member) {
+    if (current.enforce.*member != next.enforce.*member) reloaded.needs_restart.emplace_back(name);
+  };
   fixed("cluster.name", &Settings::cluster);
   fixed("node.name", &Settings::node);
   fixed("node.cpus", &Settings::cpus);
@@ -211,15 +213,16 @@ Reloaded reload_settings(Settings& current, const Settings& next) {
   fixed("gpu.mps_per_gpu", &Settings::mps_per_gpu);
   fixed("gpu.shards_per_gpu", &Settings::shards_per_gpu);
   fixed("gpu.simulate", &Settings::simulate);
-  fixed("enforce.enabled", &Settings::enforce);
-  fixed("enforce.fault_domain", &Settings::fault_domain);
-  fixed("enforce.strict", &Settings::strict);
-  fixed("enforce.escape", &Settings::escape);
+  fixed_enforce("enforce.enabled", &node::EnforceSettings::enabled);
+  fixed_enforce("enforce.fault_domain", &node::EnforceSettings::domain);
+  fixed_enforce("enforce.strict", &node::EnforceSettings::strict);
+  fixed_enforce("enforce.escape", &node::EnforceSettings::kill_escapes);
   live("enforce.watch_ms", &Settings::watch_interval);
   fixed("enforce.library", &Settings::library);
   live("jobs.memory_per_cpu", &Settings::memory_per_cpu);
   live("jobs.gpus_per_user", &Settings::gpus_per_user);
   fixed("jobs.kill_wait", &Settings::kill_wait);
+  fixed("jobs.processes", &Settings::processes);
   live("jobs.min_job_age", &Settings::min_job_age);
   live("jobs.purge_after", &Settings::purge_after);
   live("limits", &Settings::limits);

@@ -2,6 +2,7 @@
 // TOML; whatever is unknown, of the wrong type or out of range is refused with its line.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "base/time.hpp"
 #include "base/units.hpp"
 #include "core/watchdog.hpp"
+#include "node/enforce_settings.hpp"
 
 namespace aliquot::engine {
 
@@ -34,9 +36,15 @@ struct Limits {
   std::int64_t array_size = 1'001;                 // MaxArraySize: one more than the last index
   std::int64_t dependencies = 1'000;               // of one job
   Bytes script = mib(4);                           // max_script_size
-  Bytes environment = mib(2);        // with the arguments: the kernel starts no program with more
-  Bytes stored_per_user = mib(256);  // scripts, environments and arguments that are kept
+  Bytes environment = mib(2);  // with the arguments: the kernel starts no program with more
+  // Scripts, environments, arguments and records that are kept until min_job_age after the end.
+  Bytes stored_per_user = mib(256);
+  std::int64_t records_per_user = 100'000;  // of jobs; of those that are over the oldest go
+  std::int64_t steps = 40'000;              // MaxStepCount: of one job
 
+  [[nodiscard]] std::int64_t most_per_user() const {
+    return jobs_per_user.value_or(std::max<std::int64_t>(job_count / 2, 1));
+  }
   friend bool operator==(const Limits&, const Limits&) = default;
 };
 
@@ -55,11 +63,7 @@ struct Settings {
   std::int64_t shards_per_gpu = 8;
   std::string simulate = {};  // "h200:4": the stand-in's GPUs
 
-  // How shares are held (core/enforcement).
-  bool enforce = true;
-  std::string fault_domain = "user";  // "gpu", "user", "job"
-  bool strict = false;                // domain gpu: a share is also the most a job gets
-  std::string escape = "kill";        // end what holds more than its job was granted; or "report"
+  node::EnforceSettings enforce = {};
   Millis watch_interval = core::kWatchInterval;  // between two looks, while there are shares
   std::string library = {};                      // libaliquot.so; empty: where it was installed
 

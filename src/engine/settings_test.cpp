@@ -17,9 +17,9 @@ TEST(Settings, NoneAreNeeded) {
   EXPECT_EQ(settings->partitions[0].name, "main");
   EXPECT_TRUE(settings->partitions[0].is_default);
   EXPECT_EQ(settings->kill_wait, seconds(30));
-  EXPECT_TRUE(settings->enforce);
-  EXPECT_EQ(settings->fault_domain, "user");
-  EXPECT_EQ(settings->escape, "kill");
+  EXPECT_TRUE(settings->enforce.enabled);
+  EXPECT_EQ(settings->enforce.domain, core::FaultDomain::user);
+  EXPECT_TRUE(settings->enforce.kill_escapes);
   EXPECT_EQ(settings->watch_interval, Millis(250));
 }
 
@@ -69,9 +69,9 @@ default = true
   EXPECT_EQ(settings->cpus, 48);
   EXPECT_EQ(settings->memory, gib(200));
   EXPECT_EQ(settings->compute_limit, kWholeGpu * 2);
-  EXPECT_FALSE(settings->enforce);
-  EXPECT_EQ(settings->fault_domain, "gpu");
-  EXPECT_EQ(settings->escape, "report");
+  EXPECT_FALSE(settings->enforce.enabled);
+  EXPECT_EQ(settings->enforce.domain, core::FaultDomain::gpu);
+  EXPECT_FALSE(settings->enforce.kill_escapes);
   EXPECT_EQ(settings->watch_interval, Millis(100));
   EXPECT_EQ(settings->library, "/opt/libaliquot.so");
   EXPECT_EQ(settings->policy, "least-occupied");
@@ -135,6 +135,7 @@ policy = "least-occupied"
 memory_per_cpu = "4G"
 gpus_per_user = 2
 kill_wait = 10
+processes = 100
 min_job_age = 5
 purge_after = "30-0"
 [limits]
@@ -166,7 +167,7 @@ name = "short"
                                       "jobs.gpus_per_user", "jobs.min_job_age", "jobs.purge_after",
                                       "limits", "monitor.interval", "monitor.idle_interval",
                                       "monitor.stale_after", "log.level"}));
-  EXPECT_EQ(reloaded.changed.size() + reloaded.needs_restart.size(), 29U);
+  EXPECT_EQ(reloaded.changed.size() + reloaded.needs_restart.size(), 30U);
   EXPECT_EQ(current.limits, next->limits);
   EXPECT_EQ(current.limits.jobs_per_user, 5);
   EXPECT_EQ(current.purge_after, days(30));

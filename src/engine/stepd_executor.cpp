@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "node/environment.hpp"
+#include "node/job_grant.hpp"
 #include "node/process.hpp"
 #include "node/spawn.hpp"
 
@@ -94,12 +95,17 @@ Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
   const api::JobInfo& job = order.job;
   const api::JobSpec& spec = order.spec;
   const node::Identity identity = TRY(node::find_identity(Uid(job.uid)));
+  node::GroupPaths fence;
+  if (cgroups_.available()) {
+    fence = TRY(cgroups_.create({{JobId(job.id), job.restarts}}, limits_of(job)));
+  }
   node::Environment user = order.payload.environment;
   if (spec.login_environment) {
     user = node::merge(
-        node::login_environment(identity, kLoginPatience, options_.limits).environment, user);
+        node::login_environment(identity, kLoginPatience, options_.limits, fence).environment,
+        user);
   }
-  node::Enforcer::Enforced enforced = TRY(enforcer_.grant(job));
+  node::Enforcer::Enforced enforced = TRY(enforcer_.grant(node::grant_of(job)));
   tell_enforced(job, enforced.words);
   node::JobContext context{.job = job,
                            .spec = spec,
@@ -127,7 +133,7 @@ Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
   launch.mark = order.mark;
   launch.uid = identity.uid.value();
   launch.gid = identity.gid.value();
-  for (const node::Gid group : identity.groups) launch.groups.push_back(group.value());
+  for (const Gid group : identity.groups) launch.groups.push_back(group.value());
   launch.script = directory.script();
   launch.arguments = spec.arguments;
   launch.environment = node::batch_environment(context, user);
@@ -143,9 +149,8 @@ Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
   if (spec.signal) {
     launch.signal = {spec.signal->number, spec.signal->before_s, spec.signal->batch_only};
   }
-  if (cgroups_.available()) {
-    launch.group = TRY(cgroups_.create({{JobId(job.id), job.restarts}}, limits_of(job)));
-  }
+  launch.mps = enforcer_.mps_of(holder_of(JobId(job.id)));
+  launch.group = std::move(fence);
   TRY(directory.prepare(launch));
   return directory.start(options_.stepd);
 }
@@ -159,14 +164,14 @@ void StepdExecutor::tell_enforced(const api::JobInfo& job, const std::string& wo
 
 // Before the end is told: afterwards nobody keeps the numbers.
 void StepdExecutor::add_measured(node::ExitRecord& record) {
-  const auto measured = enforcer_.measure(JobId(record.job_id));
+  const auto measured = enforcer_.measure(holder_of(JobId(record.job_id)));
   if (!measured) return;
   record.gpu_ms = measured->gpu_time.value();
   record.gpu_memory_peak = measured->memory_peak.value();
 }
 
 void StepdExecutor::let_go(const node::Run& run, Uid user) {
-  post(run, user, [this, run] { enforcer_.release(run.job, run.attempt); });
+  post(run, user, [this, run] { enforcer_.release(holder_of(run.job), run.attempt); });
 }
 
 StepdExecutor::Watch* StepdExecutor::watched(const node::Run& run) {
@@ -255,15 +260,25 @@ void StepdExecutor::look(const node::Run& run) {
 void StepdExecutor::bury(const node::Run& run, Uid user, const std::string& mark,
                          std::function<void()> then) {
   post(run, user, [this, run, user, mark, then = std::move(then)] {
-    const node::JobProcesses all(cgroups_, {run}, mark);
+    const node::JobProcesses all(cgroups_, {run}, mark, enforcer_.mps_of(holder_of(run.job)));
     if (all.kill(true, kKillPatience).all_gone) {
-      enforcer_.release(run.job, run.attempt);
+      enforcer_.release(holder_of(run.job), run.attempt);
       return on_loop(then);
     }
-    spdlog::warn("job {}: some of its processes do not die; they keep what it holds", run.job);
+    tell_stuck(run, all);
     on_loop([this, run, user, mark, then] {
       later(kKillPatience, [this, run, user, mark, then] { bury(run, user, mark, then); });
     });
+  });
+}
+
+// The GPUs stay the job's: what sleeps in the kernel may hold something of them until it wakes.
+void StepdExecutor::tell_stuck(const node::Run& run, const node::JobProcesses& all) {
+  std::string who = all.describe_left();
+  if (who.empty()) return;
+  who += " was killed and does not die";
+  on_loop([this, run, who = std::move(who)] {
+    deliver([&](ExecutorEvents& events) { events.on_stuck(run.job, run.attempt, who); });
   });
 }
 
@@ -275,8 +290,8 @@ void StepdExecutor::command(JobId id, const node::Command& command) {
     found->second->waiting.push_back(command);
     return;
   }
-  if (std::holds_alternative<node::SuspendCommand>(command)) enforcer_.suspend(id, true);
-  if (std::holds_alternative<node::ResumeCommand>(command)) enforcer_.suspend(id, false);
+  if (std::holds_alternative<node::SuspendCommand>(command)) enforcer_.suspend(holder_of(id), true);
+  if (std::holds_alternative<node::ResumeCommand>(command)) enforcer_.suspend(holder_of(id), false);
   commands_.post([directory = folder(watch.run), command] {
     // A stepd that no longer listens has ended; its end is on its way.
     (void)directory.send(command);
@@ -292,7 +307,9 @@ void StepdExecutor::press(const node::Run& run) {
   if (late == nullptr) return;
   if (late->pressed == 0) spdlog::warn("job {} does not end: its processes are killed", run.job);
   post(run, late->user, [this, run, mark = late->mark] {
-    const auto killed = node::JobProcesses(cgroups_, {run}, mark).kill(true, kKillPatience);
+    const node::JobProcesses all(cgroups_, {run}, mark, enforcer_.mps_of(holder_of(run.job)));
+    const auto killed = all.kill(true, kKillPatience);
+    if (!killed.all_gone) tell_stuck(run, all);
     on_loop([this, run, gone = killed.all_gone] {
       Watch* watch = watched(run);
       if (watch == nullptr) return;
@@ -309,7 +326,7 @@ void StepdExecutor::press(const node::Run& run) {
 void StepdExecutor::forget(const node::Run& run, Uid user) {
   clients_.erase(run);
   post(run, user, [this, run] {
-    enforcer_.release(run.job, run.attempt);
+    enforcer_.release(holder_of(run.job), run.attempt);
     if (cgroups_.available()) (void)cgroups_.remove({run});
     (void)folder(run).remove();
   });

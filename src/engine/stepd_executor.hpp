@@ -62,6 +62,8 @@ class StepdExecutor final : public Executor {
   void signal_allocation(const Job& job, int number) override;
   void freeze_allocation(const Job& job, bool frozen) override;
   void end_allocation(const Job& job, Millis patience) override;
+  Result<std::vector<Leftover>> leftovers() override;
+  void forget_step(const Job& job, std::int64_t step) override;
   void forget(const node::Run& run, Uid user) override;
   [[nodiscard]] std::string fence() const override { return cgroups_.capabilities(); }
 
@@ -93,6 +95,9 @@ class StepdExecutor final : public Executor {
   // Until nothing is left of it, then the event.
   void bury(const node::Run& run, Uid user, const std::string& mark, std::function<void()> then);
   void press(const node::Run& run);
+  // On a worker. Says who of it does not die, and to whom it is told.
+  void tell_stuck(const node::Run& run, const node::JobProcesses& all);
+  void sweep(const node::Group& group, Uid user, Millis wait);
   void await_end(const node::Run& run, Uid user, const std::string& mark, MonoTime until);
   [[nodiscard]] node::Limits limits_of(const api::JobInfo& job) const;
   [[nodiscard]] node::JobDirectory folder(const node::Run& run) const {

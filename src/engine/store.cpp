@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <SQLiteCpp/SQLiteCpp.h>
-#include <spdlog/spdlog.h>
 #include <sqlite3.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 #include "api/json.hpp"
 #include "base/text.hpp"
 #include "core/array_spec.hpp"
+#include "engine/store_database.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -96,75 +95,6 @@ std::string blob(const SQLite::Column& column) {
   return {static_cast<const char*>(column.getBlob()), static_cast<std::size_t>(column.getBytes())};
 }
 
-}  // namespace
-
-struct Store::Database {
-  SQLite::Database db;
-  std::map<std::string, SQLite::Statement> statements;
-  bool dirty = false;
-  std::optional<Error> spoilt;  // by the first change that failed
-
-  explicit Database(const std::string& path)
-      : db(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOFOLLOW) {}
-
-  // Prepared once, cleared for use.
-  SQLite::Statement& prepared(const std::string& sql) {
-    auto found = statements.find(sql);
-    if (found == statements.end()) {
-      found = statements.try_emplace(sql, db, sql).first;
-    }
-    (void)found->second.tryReset();  // it says again how the last use failed
-    found->second.clearBindings();
-    return found->second;
-  }
-
-  void begin() {
-    if (std::exchange(dirty, true)) return;
-    prepared("BEGIN IMMEDIATE").exec();
-  }
-
-  // Not while a statement that reads the jobs is under way.
-  void set_aside(std::int64_t id, const std::string& why) {
-    spdlog::error(
-        "the record of job {} cannot be read and is set aside, in the table 'unreadable': {}", id,
-        why);
-    begin();
-    auto& copy = prepared("INSERT INTO unreadable SELECT *, ? FROM jobs WHERE id = ?");
-    copy.bind(1, why);
-    copy.bind(2, id);
-    copy.exec();
-    auto& remove = prepared("DELETE FROM jobs WHERE id = ?");
-    remove.bind(1, id);
-    remove.exec();
-  }
-};
-
-namespace {
-
-// Calls into SQLite; its exceptions end here.
-template <class Function>
-auto guarded(Function&& function) -> decltype(function()) {
-  try {
-    return function();
-  } catch (const std::exception& error) {
-    return fail(Error::Code::unavailable, "the state database: {}", error.what());
-  }
-}
-
-// Changes. SQLite may have ended the transaction of one that failed: what came after it would be
-// kept alone.
-template <class Database, class Function>
-Result<void> changing(Database& database, Function&& function) {
-  if (database.spoilt) return tl::make_unexpected(*database.spoilt);
-  const Result<void> done = guarded([&]() -> Result<void> {
-    database.begin();
-    function();
-    return {};
-  });
-  if (!done) database.spoilt = done.error();
-  return done;
-}
-
 Result<Job> read_job(SQLite::Statement& row) {
   Job job;
   job.info = TRY(api::from_json<api::JobInfo>(row.getColumn(0).getString()));
@@ -181,6 +111,7 @@ Result<Job> read_job(SQLite::Statement& row) {
   }
   if (!job.info.array_pending.empty()) {
     job.waiting = TRY(core::parse_array(job.info.array_pending));
+    job.info.array_throttle = job.waiting.limit;  // versions before did not keep it there
   }
   if (!row.getColumn(7).isNull()) {
     job.run_time = {row.getColumn(7).getString(), MonoTime(row.getColumn(8).getInt64()),
@@ -245,6 +176,10 @@ Result<std::int64_t> Store::last_id() {
   });
 }
 
+Result<void> Store::keep_last_id(std::int64_t id) {
+  return save_note(kLastIdNote, std::to_string(id));
+}
+
 Result<void> Store::save_note(const std::string& name, const std::optional<std::string>& text) {
   return changing(*database_, [&] {
     auto& query = database_->prepared(text ? "INSERT OR REPLACE INTO notes VALUES(?,?)"
@@ -291,7 +226,7 @@ Result<void> Store::save(const Job& job) {
   });
 }
 
-Result<void> Store::save_payload(std::int64_t id, Uid uid, const Payload& payload) {
+Result<void> Store::save_payload(std::int64_t id, Uid uid, const Payload& payload, Bytes records) {
   return changing(*database_, [&] {
     auto& query = database_->prepared("INSERT OR REPLACE INTO payloads VALUES(?,?,?,?,?,?)");
     const std::string environment = join(payload.environment);
@@ -302,7 +237,16 @@ Result<void> Store::save_payload(std::int64_t id, Uid uid, const Payload& payloa
     query.bind(3, environment.data(), static_cast<int>(environment.size()));
     query.bind(4, arguments.data(), static_cast<int>(arguments.size()));
     query.bind(5, static_cast<std::int64_t>(uid.value()));
-    query.bind(6, static_cast<std::int64_t>(size));
+    query.bind(6, static_cast<std::int64_t>(size) + records.value());
+    query.exec();
+  });
+}
+
+Result<void> Store::charge(std::int64_t payload, Bytes more) {
+  return changing(*database_, [&] {
+    auto& query = database_->prepared("UPDATE payloads SET size = size + ? WHERE id = ?");
+    query.bind(1, more.value());
+    query.bind(2, payload);
     query.exec();
   });
 }
@@ -359,7 +303,11 @@ Result<Store::Live> Store::load_live() {
       }
       query.reset();
     }
-    for (const Unreadable& row : live.unreadable) database_->set_aside(row.id.value(), row.why);
+    if (!live.unreadable.empty()) {
+      TRY(changing(*database_, [&] {
+        for (const Unreadable& row : live.unreadable) database_->set_aside(row.id.value(), row.why);
+      }));
+    }
     return live;
   });
 }
@@ -399,135 +347,6 @@ Result<std::vector<api::StepInfo>> Store::steps(JobId id) {
       if (step) steps.push_back(std::move(*step));
     }
     return steps;
-  });
-}
-
-Result<std::vector<api::JobInfo>> Store::query(const AccountingQuery& wanted, bool with_steps) {
-  auto jobs = guarded([&]() -> Result<std::vector<api::JobInfo>> {
-    std::string sql = "SELECT info, id FROM jobs WHERE 1";
-    if (wanted.only_over) sql += " AND over = 1";
-    if (wanted.start)
-      sql += wanted.only_over ? " AND ended >= ?1" : " AND (ended IS NULL OR ended >= ?1)";
-    if (wanted.end) sql += " AND submit <= ?2";
-    if (wanted.uid) sql += " AND uid = ?3";
-    if (wanted.id) sql += " AND (id = ?4 OR array = ?4)";
-    if (wanted.name) sql += " AND name = ?5";
-    sql += " ORDER BY id";
-    auto& query = database_->prepared(sql);
-    if (wanted.start) query.bind(1, wanted.start->ms());
-    if (wanted.end) query.bind(2, wanted.end->ms());
-    if (wanted.uid) query.bind(3, static_cast<std::int64_t>(wanted.uid->value()));
-    if (wanted.id) query.bind(4, *wanted.id);
-    if (wanted.name) query.bind(5, *wanted.name);
-    std::vector<api::JobInfo> found;
-    std::map<std::int64_t, std::string> unreadable;
-    while (query.executeStep()) {
-      auto job = api::from_json<api::JobInfo>(query.getColumn(0).getString());
-      if (job) {
-        found.push_back(std::move(*job));
-      } else {
-        unreadable[query.getColumn(1).getInt64()] = job.error().message;
-      }
-    }
-    query.reset();
-    for (const auto& [id, why] : unreadable) database_->set_aside(id, why);
-    return found;
-  });
-  if (jobs && with_steps) {
-    for (api::JobInfo& job : *jobs) job.steps = TRY(steps(JobId(job.id)));
-  }
-  return jobs;
-}
-
-Result<std::optional<JobId>> Store::find_task(std::int64_t array, std::int64_t task) {
-  return guarded([&]() -> Result<std::optional<JobId>> {
-    auto& query = database_->prepared("SELECT id FROM jobs WHERE array = ? AND task = ?");
-    query.bind(1, array);
-    query.bind(2, task);
-    if (!query.executeStep()) return std::nullopt;
-    return JobId(query.getColumn(0).getInt64());
-  });
-}
-
-Result<std::optional<JobId>> Store::last_of(Uid uid) {
-  return guarded([&]() -> Result<std::optional<JobId>> {
-    auto& query = database_->prepared("SELECT max(ifnull(array, id)) FROM jobs WHERE uid = ?");
-    query.bind(1, static_cast<std::int64_t>(uid.value()));
-    if (!query.executeStep() || query.getColumn(0).isNull()) return std::nullopt;
-    return JobId(query.getColumn(0).getInt64());
-  });
-}
-
-Result<std::optional<core::DependencyFacts>> Store::facts(JobId id,
-                                                          std::optional<std::int64_t> task) {
-  return guarded([&]() -> Result<std::optional<core::DependencyFacts>> {
-    auto& query = database_->prepared(
-        task ? "SELECT count(*), min(over), min(ok), count(begun), max(begun) FROM jobs "
-               "WHERE array = ?1 AND (task = ?2 OR task IS NULL)"
-             : "SELECT count(*), min(over), min(ok), count(begun), max(begun) FROM jobs "
-               "WHERE id = ?1 OR array = ?1");
-    query.bind(1, id.value());
-    if (task) query.bind(2, *task);
-    query.executeStep();
-    const int count = query.getColumn(0).getInt();
-    if (count == 0) return std::nullopt;
-    core::DependencyFacts facts;
-    facts.ended = query.getColumn(1).getInt() == 1;
-    facts.ok = facts.ended && query.getColumn(2).getInt() == 1;
-    if (query.getColumn(3).getInt() == count) {
-      facts.begun = WallTime(query.getColumn(4).getInt64());
-    }
-    return facts;
-  });
-}
-
-Result<Bytes> Store::stored_for(Uid uid) {
-  return guarded([&]() -> Result<Bytes> {
-    auto& query = database_->prepared("SELECT sum(size) FROM payloads WHERE uid = ?");
-    query.bind(1, static_cast<std::int64_t>(uid.value()));
-    query.executeStep();
-    return Bytes(query.getColumn(0).getInt64());
-  });
-}
-
-Result<std::int64_t> Store::purge(WallTime over_before, std::int64_t most,
-                                  const std::function<bool(JobId)>& needed) {
-  std::vector<std::int64_t> old;
-  TRY(guarded([&]() -> Result<void> {
-    // An array goes when all of it may.
-    auto& query = database_->prepared(
-        "SELECT id, ifnull(array, id) FROM jobs WHERE over = 1 AND ended < ?1 AND (array IS NULL "
-        "OR NOT EXISTS (SELECT 1 FROM jobs AS other WHERE other.array = jobs.array "
-        "AND (other.over = 0 OR other.ended >= ?1))) ORDER BY ended");
-    query.bind(1, over_before.ms());
-    while (std::ssize(old) < most && query.executeStep()) {
-      const std::int64_t id = query.getColumn(0).getInt64();
-      if (!needed(JobId(id)) && !needed(JobId(query.getColumn(1).getInt64()))) old.push_back(id);
-    }
-    return {};
-  }));
-  if (old.empty()) return 0;
-  // Its number is not given again.
-  TRY(save_note(kLastIdNote, std::to_string(TRY(last_id()))));
-  TRY(changing(*database_, [&] {
-    for (const std::int64_t id : old) {
-      for (const char* sql : {"DELETE FROM steps WHERE job = ?", "DELETE FROM jobs WHERE id = ?"}) {
-        auto& query = database_->prepared(sql);
-        query.bind(1, id);
-        query.exec();
-      }
-    }
-  }));
-  return std::ssize(old);
-}
-
-Result<void> Store::drop_payloads(WallTime over_since) {
-  return changing(*database_, [&] {
-    auto& query = database_->prepared(
-        "DELETE FROM payloads WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.payload = "
-        "payloads.id AND (over = 0 OR ended > ?))");
-    query.bind(1, over_since.ms());
-    query.exec();
   });
 }
 

@@ -29,6 +29,15 @@ struct AccountingQuery {
   std::optional<std::int64_t> id = {};  // a job, or all of an array
   std::optional<std::string> name = {};
   bool only_over = false;
+  bool steps = false;              // of each job as well
+  std::int64_t after = 0;          // higher ids only
+  std::optional<Bytes> most = {};  // of records at once; absent: all
+};
+
+// Some of the jobs asked for, by id.
+struct JobPage {
+  std::vector<api::JobInfo> jobs;
+  std::optional<std::int64_t> next = {};  // there may be more behind this id
 };
 
 class Store {
@@ -40,8 +49,13 @@ class Store {
   ~Store();
 
   [[nodiscard]] Result<std::int64_t> last_id();
+  // No job gets that number or one below, whatever becomes of the rows.
+  Result<void> keep_last_id(std::int64_t id);
   Result<void> save(const Job& job);
-  Result<void> save_payload(std::int64_t id, Uid uid, const Payload& payload);
+  // `records` is what its job has besides, or all elements of its array: it counts as kept, too.
+  Result<void> save_payload(std::int64_t id, Uid uid, const Payload& payload, Bytes records);
+  // Such a record has grown by so much.
+  Result<void> charge(std::int64_t payload, Bytes more);
   Result<void> save_step(const api::StepInfo& step);
   Result<void> drop_steps(JobId id);
 
@@ -68,25 +82,27 @@ class Store {
   Result<Payload> payload(std::int64_t id);
   Result<std::vector<api::StepInfo>> steps(JobId id);
 
-  // By id. Steps are added where asked.
-  Result<std::vector<api::JobInfo>> query(const AccountingQuery& query, bool with_steps);
+  Result<JobPage> query(const AccountingQuery& query);
   Result<std::optional<JobId>> find_task(std::int64_t array, std::int64_t task);
   Result<std::optional<JobId>> last_of(Uid uid);
   // Of a job, of an array as a whole, or of one element; nothing if there never was such a job.
   Result<std::optional<core::DependencyFacts>> facts(JobId id, std::optional<std::int64_t> task);
-  // Of the payloads that are kept for a user, of jobs that are over too.
+  // Payloads that are kept for a user, of jobs that are over too, with the records of their jobs.
   Result<Bytes> stored_for(Uid uid);
 
   // What is no job's: a text under a name; nothing removes it.
   Result<void> save_note(const std::string& name, const std::optional<std::string>& text);
   Result<std::optional<std::string>> note(const std::string& name);
 
-  // Payloads of what has been over since then.
-  Result<void> drop_payloads(WallTime over_since);
-  // Jobs that were over before then, the oldest first and at most so many at once; but none that
-  // `needed` wants to know of. How many.
+  // Payloads of what has been over since then, and what was asked for beside them: at most so many
+  // at once. How many.
+  Result<std::int64_t> drop_payloads(WallTime over_since, std::int64_t most);
+  // Jobs that were over before then, the oldest first and at most so many at once, of one user or
+  // of all; but none that `needed` wants to know of. How many.
   Result<std::int64_t> purge(WallTime over_before, std::int64_t most,
-                             const std::function<bool(JobId)>& needed);
+                             const std::function<bool(JobId)>& needed, std::optional<Uid> uid = {});
+  // Who has more jobs on record than that, and how many.
+  Result<std::vector<std::pair<Uid, std::int64_t>>> crowded(std::int64_t most);
 
   [[nodiscard]] bool dirty() const;
   Result<void> commit();
@@ -95,6 +111,7 @@ class Store {
 
  private:
   struct Database;
+  Result<JobPage> read_page(const std::vector<std::int64_t>& ids, const AccountingQuery& wanted);
   explicit Store(std::unique_ptr<Database> database);
   std::unique_ptr<Database> database_;
 };

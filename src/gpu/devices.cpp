@@ -41,9 +41,6 @@ bool is_packaging(std::string_view word) {
 
 }  // namespace
 
-Result<bool> Devices::exclusive(const GpuId& gpu) {
-  return fail(Error::Code::unsupported, "{} has no compute modes", gpu);
-}
 Result<void> Devices::set_exclusive(const GpuId& gpu, bool) {
   return fail(Error::Code::unsupported, "{} has no compute modes", gpu);
 }

@@ -59,9 +59,8 @@ class Devices {
   // One for each GPU of the list. A lost GPU has a sample that says so and nothing else.
   virtual Result<std::vector<Sample>> sample() = 0;
   // EXCLUSIVE_PROCESS: a GPU for one process, or for one MPS server and its clients. Whoever makes
-  // a context first after it is set has the GPU; so it fails where a process is on it. These two
-  // may be called from any thread.
-  virtual Result<bool> exclusive(const GpuId& gpu);
+  // a context first after it is set has the GPU; so it fails where a process is on it. May be
+  // called from any thread.
   virtual Result<void> set_exclusive(const GpuId& gpu, bool on);
   [[nodiscard]] virtual std::string driver_version() const = 0;  // empty: no driver
   [[nodiscard]] virtual bool simulated() const = 0;

@@ -28,7 +28,6 @@ class FakeDevices final : public Devices {
     return samples_;
   }
   std::set<GpuId>& exclusive_gpus() { return exclusive_; }
-  Result<bool> exclusive(const GpuId& gpu) override { return exclusive_.contains(gpu); }
   Result<void> set_exclusive(const GpuId& gpu, bool on) override {
     if (error_) return tl::unexpected<Error>(*error_);
     if (on) exclusive_.insert(gpu);

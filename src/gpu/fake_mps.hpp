@@ -15,7 +15,6 @@ class FakeMps final : public MpsControl {
     bool all_users = false;
     Bytes limit = Bytes(0);
     bool has_server = false;
-    std::vector<pid_t> terminated = {};
   };
 
   Result<void> start(const std::filesystem::path& folder, const GpuId& gpu,
@@ -33,8 +32,8 @@ class FakeMps final : public MpsControl {
     daemons.at(folder).has_server = true;
     return {};
   }
-  void terminate(const std::filesystem::path& folder, const std::vector<pid_t>& clients) override {
-    daemons.at(folder).terminated = clients;
+  [[nodiscard]] MpsPipe pipe(const std::filesystem::path& folder) const override {
+    return {"/bin/false", {}, folder.string()};
   }
   bool alive(const std::filesystem::path& folder) override { return daemons.contains(folder); }
   void stop(const std::filesystem::path& folder) override { daemons.erase(folder); }

@@ -127,7 +127,7 @@ Result<MpsServers::Server*> MpsServers::start(const MpsKey& key, const fs::path&
   return servers_.back().get();
 }
 
-Result<void> MpsServers::adopt(JobId job, const MpsKey& key, const fs::path& pipes,
+Result<void> MpsServers::adopt(const HolderId& job, const MpsKey& key, const fs::path& pipes,
                                std::int64_t clients, Bytes limit) {
   const fs::path folder = pipes.parent_path();
   if (folder.parent_path() != root_) {
@@ -157,7 +157,7 @@ bool MpsServers::has_room(const MpsKey& key, std::int64_t clients) {
   return find_room(key, clients) != nullptr;
 }
 
-Result<fs::path> MpsServers::acquire(JobId job, const MpsKey& key, std::int64_t clients,
+Result<fs::path> MpsServers::acquire(const HolderId& job, const MpsKey& key, std::int64_t clients,
                                      Bytes limit) {
   Server* chosen = find_room(key, clients);
   if (chosen == nullptr) chosen = TRY(start(key, root_ / TRY(random_name())));
@@ -177,7 +177,7 @@ Result<void> MpsServers::start_early(const fs::path& pipes) {
   return fail(Error::Code::not_found, "there is no server at {}", pipes.string());
 }
 
-void MpsServers::release(JobId job, MonoTime now) {
+void MpsServers::release(const HolderId& job, MonoTime now) {
   for (const auto& server : servers_) {
     if (server->clients.erase(job) == 0) continue;
     if (server->clients.empty()) {
@@ -185,12 +185,6 @@ void MpsServers::release(JobId job, MonoTime now) {
     } else {
       set_limit(*server);
     }
-  }
-}
-
-void MpsServers::terminate(JobId job, const std::vector<pid_t>& clients) {
-  for (const auto& server : servers_) {
-    if (server->clients.contains(job)) control_.terminate(server->folder, clients);
   }
 }
 

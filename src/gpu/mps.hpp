@@ -28,6 +28,7 @@
 #include "base/time.hpp"
 #include "base/units.hpp"
 #include "gpu/devices.hpp"
+#include "gpu/mps_pipe.hpp"
 
 namespace aliquot::gpu {
 
@@ -47,11 +48,8 @@ class MpsControl {
   virtual Result<void> limit(const std::filesystem::path& folder, Bytes each) = 0;
   // Starts a server for all users now, not when the first client comes.
   virtual Result<void> start_server(const std::filesystem::path& folder) = 0;
-  // Ends what these processes do on the GPU, so that killing them harms no other client: one that
-  // is killed in the middle of a long kernel takes all clients of its server along (measured). Who
-  // is no client is left out.
-  virtual void terminate(const std::filesystem::path& folder,
-                         const std::vector<pid_t>& clients) = 0;
+  // For part_clients().
+  [[nodiscard]] virtual MpsPipe pipe(const std::filesystem::path& folder) const = 0;
   // With its servers, whatever runs there.
   virtual void stop(const std::filesystem::path& folder) = 0;
 };
@@ -77,16 +75,14 @@ class MpsServers {
   Result<void> recover();
   // A job that ran before, with the pipe directory it was given then. A server that has gone
   // meanwhile is started anew in the same place.
-  Result<void> adopt(JobId job, const MpsKey& key, const std::filesystem::path& pipes,
+  Result<void> adopt(const HolderId& job, const MpsKey& key, const std::filesystem::path& pipes,
                      std::int64_t clients, Bytes limit = Bytes(0));
 
   // The pipe directory for this job, which may bring so many clients, each with this limit; 0:
   // none.
-  Result<std::filesystem::path> acquire(JobId job, const MpsKey& key, std::int64_t clients,
-                                        Bytes limit = Bytes(0));
-  // Ends the work of these processes of the job (MpsControl::terminate).
-  void terminate(JobId job, const std::vector<pid_t>& clients);
-  void release(JobId job, MonoTime now);
+  Result<std::filesystem::path> acquire(const HolderId& job, const MpsKey& key,
+                                        std::int64_t clients, Bytes limit = Bytes(0));
+  void release(const HolderId& job, MonoTime now);
   // Whether acquire() would not have to start a server.
   [[nodiscard]] bool has_room(const MpsKey& key, std::int64_t clients);
   // The server behind these pipes is started now, and again whenever its control daemon is: it has
@@ -99,7 +95,7 @@ class MpsServers {
   struct View {
     MpsKey key;
     std::filesystem::path pipes;
-    std::vector<JobId> jobs;
+    std::vector<HolderId> jobs;
   };
   [[nodiscard]] std::vector<View> view() const;
   // The daemon ends: servers without a job go now. The others serve their jobs on.
@@ -113,7 +109,7 @@ class MpsServers {
       std::int64_t count = 0;
       Bytes limit = Bytes(0);  // 0: none
     };
-    std::map<JobId, Client> clients = {};
+    std::map<HolderId, Client> clients = {};
     Bytes limit = Bytes(0);  // that is in force
     std::optional<MonoTime> empty_since = {};
     bool early = false;    // its server is started before the first client comes

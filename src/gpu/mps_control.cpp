@@ -1,23 +1,18 @@
 // MpsControl by running nvidia-cuda-mps-control.
 #include <dirent.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <utility>
 
 #include "base/text.hpp"
 #include "gpu/mps.hpp"
+#include "gpu/own_fd.hpp"
 
 namespace aliquot::gpu {
 namespace {
@@ -25,41 +20,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPipeVariable = "CUDA_MPS_PIPE_DIRECTORY";
-constexpr int kStartMs = 15'000;
+constexpr Millis kStart = seconds(15);
+constexpr Millis kAnswer = seconds(1);
 constexpr int kStopMs = 5'000;
-constexpr int kAnswerMs = 1'000;
 // The kernel's limit of a socket's name, less the longest that the driver puts into the folder.
 constexpr std::size_t kLongestFolder = 107 - std::string_view("/p/control_privileged").size();
-
-class OwnFd {
- public:
-  explicit OwnFd(int fd = -1) : fd_(fd) {}
-  OwnFd(OwnFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  OwnFd& operator=(OwnFd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~OwnFd() {
-    if (fd_ >= 0) close(fd_);
-  }
-  [[nodiscard]] int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
-
-OwnFd open_pid(pid_t pid) { return OwnFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))); }
-
-// Whether it ended within the time.
-bool ended(const OwnFd& process, int patience_ms) {
-  pollfd wanted{process.get(), POLLIN, 0};
-  int ready = 0;
-  do {
-    ready = poll(&wanted, 1, patience_ms);
-  } while (ready < 0 && errno == EINTR);
-  return ready > 0;
-}
 
 std::string read_proc(pid_t pid, const char* name) {
   const OwnFd file(open(fmt::format("/proc/{}/{}", pid, name).c_str(), O_RDONLY | O_CLOEXEC));
@@ -70,6 +35,24 @@ std::string read_proc(pid_t pid, const char* name) {
     text.append(buffer.data(), static_cast<std::size_t>(n));
   }
   return text;
+}
+
+bool is_ours(pid_t pid) {
+  struct stat owner {};
+  return pid > 1 && stat(fmt::format("/proc/{}", pid).c_str(), &owner) == 0 &&
+         owner.st_uid == geteuid();
+}
+
+// By its name, which anybody can take.
+bool is_mps(pid_t pid) { return read_proc(pid, "comm").starts_with("nvidia-cuda-mps"); }
+
+// 0: it is gone.
+pid_t parent_of(pid_t pid) {
+  const std::string text = read_proc(pid, "stat");
+  const auto name_end = text.rfind(") ");
+  if (name_end == std::string::npos) return 0;
+  const auto fields = split(std::string_view(text).substr(name_end + 2), ' ');
+  return fields.size() < 2 ? 0 : static_cast<pid_t>(parse_digits(fields[1]).value_or(0));
 }
 
 // Every process of MPS that was started with these pipes; those of others carry the name too (each
@@ -87,12 +70,13 @@ std::vector<Found> find_processes(const fs::path& pipes) {
     const auto number = parse_digits(entry->d_name);
     if (!number) continue;
     const auto pid = static_cast<pid_t>(*number);
-    if (!read_proc(pid, "comm").starts_with("nvidia-cuda-mps")) continue;
-    struct stat owner {};
-    const bool control = read_proc(pid, "cmdline").find("-mps-control") != std::string::npos;
-    // Control daemons are ours; somebody else's program may have any name.
-    if (stat(fmt::format("/proc/{}", pid).c_str(), &owner) != 0) continue;
-    if (control && owner.st_uid != geteuid()) continue;
+    if (!is_mps(pid)) continue;
+    // Control daemons are ours, and servers are their children. Somebody else's program may have
+    // any name, and can see to it that who reads its command line or environment waits for ever.
+    const bool own = is_ours(pid);
+    if (const pid_t parent = parent_of(pid); !own && (!is_ours(parent) || !is_mps(parent)))
+      continue;
+    const bool control = own && read_proc(pid, "cmdline").find("-mps-control") != std::string::npos;
     const std::string environment = read_proc(pid, "environ");
     for (const auto variable : split(environment, '\0')) {
       if (variable == wanted) found.push_back({pid, control});
@@ -112,15 +96,16 @@ class ExecMps final : public MpsControl {
                   "{} is too long a path for MPS: give aliquotd a shorter --run-dir",
                   folder.string());
     }
-    std::vector<std::string> arguments = {"nvidia-cuda-mps-control", "-d"};
+    std::vector<std::string> arguments = {"-d"};
     if (all_users) arguments.emplace_back("--multiuser-server");
-    const int status = run(arguments, folder, "CUDA_VISIBLE_DEVICES=" + gpu.value(), "", kStartMs);
-    if (status != 0) {
-      std::ifstream said(folder / "l" / "start.log");
-      std::string line;
-      std::getline(said, line);
+    const auto answer =
+        run_control(pipe(folder), {.arguments = std::move(arguments),
+                                   .environment = {"CUDA_VISIBLE_DEVICES=" + gpu.value()},
+                                   .patience = kStart});
+    if (answer.status != 0) {
+      const std::string line = answer.text.substr(0, answer.text.find('\n'));
       return fail(Error::Code::unavailable, "nvidia-cuda-mps-control does not start: {}",
-                  line.empty() ? fmt::format("status {}", status) : line);
+                  line.empty() ? fmt::format("status {}", answer.status) : line);
     }
     processes_.erase(folder);
     if (!alive(folder)) {
@@ -149,7 +134,7 @@ class ExecMps final : public MpsControl {
     for (const pid_t server : servers(folder)) {
       commands += fmt::format("set_device_pinned_mem_limit {} 0 {}M\n", server, size);
     }
-    const std::string said = tell(folder, commands);
+    const std::string said = told(folder, commands);
     if (!said.empty()) {
       return fail(Error::Code::unavailable, "nvidia-cuda-mps-control takes no limit: {}",
                   said.substr(0, said.find('\n')));
@@ -158,7 +143,7 @@ class ExecMps final : public MpsControl {
   }
 
   Result<void> start_server(const fs::path& folder) override {
-    tell(folder, fmt::format("start_server -uid {}\n", geteuid()));
+    (void)told(folder, fmt::format("start_server -uid {}\n", geteuid()));
     if (servers(folder).empty()) {
       return fail(Error::Code::unavailable, "no MPS server starts: see {}",
                   (folder / "l").string());
@@ -166,21 +151,13 @@ class ExecMps final : public MpsControl {
     return {};
   }
 
-  void terminate(const fs::path& folder, const std::vector<pid_t>& clients) override {
-    std::string commands;
-    for (const pid_t server : servers(folder)) {
-      const auto served = numbers(tell(folder, fmt::format("get_client_list {}\n", server)));
-      for (const pid_t client : clients) {
-        if (std::ranges::find(served, client) == served.end()) continue;
-        commands += fmt::format("terminate_client {} {}\n", server, client);
-      }
-    }
-    if (!commands.empty()) tell(folder, commands);
+  [[nodiscard]] MpsPipe pipe(const fs::path& folder) const override {
+    return {program_.string(), extra_, folder.string()};
   }
 
   void stop(const fs::path& folder) override {
     if (alive(folder)) {
-      run({"nvidia-cuda-mps-control"}, folder, "", "quit -t 1\n", kStopMs);
+      run_control(pipe(folder), {.input = "quit -t 1\n", .patience = Millis(kStopMs)});
       ended(processes_.find(folder)->second, kStopMs);
     }
     processes_.erase(folder);
@@ -194,78 +171,11 @@ class ExecMps final : public MpsControl {
   }
 
  private:
-  // What the daemon answers to these lines.
-  std::string tell(const fs::path& folder, const std::string& commands) const {
-    run({"nvidia-cuda-mps-control"}, folder, "", commands, kAnswerMs);
-    std::ifstream said(folder / "l" / "start.log");
-    std::string text;
-    for (std::string line; std::getline(said, line);) text += line + "\n";
-    return text;
+  [[nodiscard]] std::string told(const fs::path& folder, const std::string& commands) const {
+    return tell(pipe(folder), commands, kAnswer);
   }
-  static std::vector<pid_t> numbers(const std::string& text) {
-    std::vector<pid_t> all;
-    for (const auto line : split(text, '\n')) {
-      if (const auto number = parse_digits(line)) all.push_back(static_cast<pid_t>(*number));
-    }
-    return all;
-  }
-  std::vector<pid_t> servers(const fs::path& folder) const {
-    return numbers(tell(folder, "get_server_list\n"));
-  }
-
-  // The exit status; what it says goes to l/start.log.
-  int run(std::vector<std::string> arguments, const fs::path& folder, const std::string& variable,
-          const std::string& input, int patience_ms) const {
-    std::vector<std::string> environment = extra_;
-    environment.push_back(fmt::format("{}={}", kPipeVariable, (folder / "p").string()));
-    environment.push_back("CUDA_MPS_LOG_DIRECTORY=" + (folder / "l").string());
-    environment.emplace_back("PATH=/usr/local/nvidia/bin:/usr/local/bin:/usr/bin:/bin");
-    if (!variable.empty()) environment.push_back(variable);
-    std::array<int, 2> ends{};
-    if (pipe2(ends.data(), O_CLOEXEC) != 0) return -1;
-    const OwnFd reading(ends[0]);
-    OwnFd writing(ends[1]);
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attributes;
-    posix_spawn_file_actions_init(&files);
-    posix_spawnattr_init(&attributes);
-    const std::string log = folder / "l" / "start.log";
-    posix_spawn_file_actions_adddup2(&files, reading.get(), 0);
-    posix_spawn_file_actions_addopen(&files, 1, log.c_str(),
-                                     O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
-    posix_spawn_file_actions_adddup2(&files, 1, 2);
-    posix_spawn_file_actions_addclosefrom_np(&files, 3);
-    sigset_t none;
-    sigset_t all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawnattr_setflags(
-        &attributes,
-        static_cast<short>(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID));
-    const auto pointers = [](std::vector<std::string>& words) {
-      std::vector<char*> list;
-      list.reserve(words.size() + 1);
-      for (auto& word : words) list.push_back(word.data());
-      list.push_back(nullptr);
-      return list;
-    };
-    pid_t child = 0;
-    const int error = posix_spawn(&child, program_.c_str(), &files, &attributes,
-                                  pointers(arguments).data(), pointers(environment).data());
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
-    if (error != 0) return -1;
-    // A few bytes: they fit into the pipe, read or not.
-    [[maybe_unused]] const auto n = write(writing.get(), input.data(), input.size());
-    writing = OwnFd();
-    const OwnFd process = open_pid(child);
-    if (!process || !ended(process, patience_ms)) kill(child, SIGKILL);
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  [[nodiscard]] std::vector<pid_t> servers(const fs::path& folder) const {
+    return numbers(told(folder, "get_server_list\n"));
   }
 
   fs::path program_;

@@ -1,5 +1,6 @@
 #include "gpu/mps.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -40,14 +41,14 @@ class MpsTest : public testing::Test {
 
 TEST_F(MpsTest, OneServerForEachUserAndGpu) {
   MpsServers servers(fake_, folder_ / "mps");
-  const auto first = servers.acquire(JobId(1), alice_, 1);
+  const auto first = servers.acquire(HolderId("1"), alice_, 1);
   ASSERT_TRUE(first) << first.error().message;
-  EXPECT_EQ(*servers.acquire(JobId(2), alice_, 1), *first);
-  EXPECT_NE(*servers.acquire(JobId(3), bob_, 1), *first);
-  EXPECT_NE(*servers.acquire(JobId(4), {GpuId("GPU-1"), Uid(1000)}, 1), *first);
+  EXPECT_EQ(*servers.acquire(HolderId("2"), alice_, 1), *first);
+  EXPECT_NE(*servers.acquire(HolderId("3"), bob_, 1), *first);
+  EXPECT_NE(*servers.acquire(HolderId("4"), {GpuId("GPU-1"), Uid(1000)}, 1), *first);
   EXPECT_EQ(fake_.daemons.size(), 3U);
   EXPECT_FALSE(fake_.daemons.begin()->second.all_users);
-  ASSERT_TRUE(servers.acquire(JobId(5), {GpuId("GPU-1"), std::nullopt}, 1));
+  ASSERT_TRUE(servers.acquire(HolderId("5"), {GpuId("GPU-1"), std::nullopt}, 1));
   EXPECT_EQ(std::ranges::count_if(fake_.daemons, [](const auto& d) { return d.second.all_users; }),
             1);
   // To walk through for who knows the name, to write for nobody.
@@ -58,43 +59,41 @@ TEST_F(MpsTest, OneServerForEachUserAndGpu) {
 
 TEST_F(MpsTest, TheFortyNinthClientGetsAFurtherServer) {
   MpsServers servers(fake_, folder_ / "mps");
-  const auto first = servers.acquire(JobId(1), alice_, 40);
-  EXPECT_EQ(*servers.acquire(JobId(2), alice_, 8), *first);
-  const auto second = servers.acquire(JobId(3), alice_, 1);
+  const auto first = servers.acquire(HolderId("1"), alice_, 40);
+  EXPECT_EQ(*servers.acquire(HolderId("2"), alice_, 8), *first);
+  const auto second = servers.acquire(HolderId("3"), alice_, 1);
   ASSERT_TRUE(second);
   EXPECT_NE(*second, *first);
-  servers.release(JobId(2), at(0));
-  EXPECT_EQ(*servers.acquire(JobId(4), alice_, 8), *first);
+  servers.release(HolderId("2"), at(0));
+  EXPECT_EQ(*servers.acquire(HolderId("4"), alice_, 8), *first);
 }
 
 // One limit for all clients of a server: no job's own may be refused, and none may have more than
 // the largest.
 TEST_F(MpsTest, TheLimitIsTheLargestOfItsJobs) {
   MpsServers servers(fake_, folder_ / "mps");
-  const fs::path folder = servers.acquire(JobId(1), alice_, 1, gib(10))->parent_path();
+  const fs::path folder = servers.acquire(HolderId("1"), alice_, 1, gib(10))->parent_path();
   EXPECT_EQ(fake_.daemons[folder].limit, gib(10));
-  ASSERT_TRUE(servers.acquire(JobId(2), alice_, 1, gib(30)));
-  ASSERT_TRUE(servers.acquire(JobId(3), alice_, 1, gib(20)));
+  ASSERT_TRUE(servers.acquire(HolderId("2"), alice_, 1, gib(30)));
+  ASSERT_TRUE(servers.acquire(HolderId("3"), alice_, 1, gib(20)));
   EXPECT_EQ(fake_.daemons[folder].limit, gib(30));
-  servers.release(JobId(2), at(0));
+  servers.release(HolderId("2"), at(0));
   EXPECT_EQ(fake_.daemons[folder].limit, gib(20));
   // One that was started again has none until it is told.
   fake_.daemons.clear();
   ASSERT_EQ(servers.tick(at(1)).size(), 1U);
   EXPECT_EQ(fake_.daemons[folder].limit, gib(20));
-  servers.terminate(JobId(3), {77});
-  EXPECT_EQ(fake_.daemons[folder].terminated, std::vector<pid_t>{77});
 }
 
 TEST_F(MpsTest, AnEmptyServerStopsAfterAWhile) {
   MpsServers servers(fake_, folder_ / "mps");
-  const auto pipes = servers.acquire(JobId(1), alice_, 1);
-  servers.release(JobId(1), at(10));
+  const auto pipes = servers.acquire(HolderId("1"), alice_, 1);
+  servers.release(HolderId("1"), at(10));
   EXPECT_TRUE(servers.tick(at(11)).empty());
   // Another job comes in time.
-  EXPECT_EQ(*servers.acquire(JobId(2), alice_, 1), *pipes);
+  EXPECT_EQ(*servers.acquire(HolderId("2"), alice_, 1), *pipes);
   EXPECT_TRUE(servers.tick(at(100)).empty());
-  servers.release(JobId(2), at(100));
+  servers.release(HolderId("2"), at(100));
   EXPECT_EQ(servers.tick(at(110)).size(), 1U);
   EXPECT_TRUE(fake_.daemons.empty());
   EXPECT_FALSE(fs::exists(pipes->parent_path()));
@@ -102,7 +101,7 @@ TEST_F(MpsTest, AnEmptyServerStopsAfterAWhile) {
 
 TEST_F(MpsTest, ADeadControlDaemonIsStartedAgainInItsPlace) {
   MpsServers servers(fake_, folder_ / "mps");
-  const auto pipes = servers.acquire(JobId(1), alice_, 1);
+  const auto pipes = servers.acquire(HolderId("1"), alice_, 1);
   fake_.daemons.clear();
   EXPECT_EQ(servers.tick(at(1)).size(), 1U);
   EXPECT_TRUE(fake_.alive(pipes->parent_path()));
@@ -117,7 +116,7 @@ TEST_F(MpsTest, ADeadControlDaemonIsStartedAgainInItsPlace) {
 TEST_F(MpsTest, WhatDoesNotStartLeavesNothing) {
   fake_.broken = "out of order";
   MpsServers servers(fake_, folder_ / "mps");
-  const auto pipes = servers.acquire(JobId(1), alice_, 1);
+  const auto pipes = servers.acquire(HolderId("1"), alice_, 1);
   ASSERT_FALSE(pipes);
   EXPECT_EQ(pipes.error().message, "out of order");
   EXPECT_TRUE(fs::is_empty(folder_ / "mps"));
@@ -128,21 +127,21 @@ TEST_F(MpsTest, ServersAreTakenUpAgain) {
   fs::path lost;
   {
     MpsServers servers(fake_, folder_ / "mps");
-    kept = *servers.acquire(JobId(1), alice_, 1);
-    lost = *servers.acquire(JobId(2), bob_, 1);
+    kept = *servers.acquire(HolderId("1"), alice_, 1);
+    lost = *servers.acquire(HolderId("2"), bob_, 1);
   }
   fake_.daemons.erase(lost.parent_path());
   MpsServers servers(fake_, folder_ / "mps");
   ASSERT_TRUE(servers.recover());
   EXPECT_FALSE(fs::exists(lost));
-  ASSERT_TRUE(servers.adopt(JobId(1), alice_, kept, 1));
-  ASSERT_TRUE(servers.adopt(JobId(2), bob_, lost, 1));
+  ASSERT_TRUE(servers.adopt(HolderId("1"), alice_, kept, 1));
+  ASSERT_TRUE(servers.adopt(HolderId("2"), bob_, lost, 1));
   EXPECT_TRUE(fake_.alive(lost.parent_path()));
   EXPECT_EQ(fake_.starts, 3);
-  EXPECT_FALSE(servers.adopt(JobId(3), bob_, "/somewhere/else/p", 1));
-  EXPECT_EQ(*servers.acquire(JobId(4), alice_, 1), kept);
+  EXPECT_FALSE(servers.adopt(HolderId("3"), bob_, "/somewhere/else/p", 1));
+  EXPECT_EQ(*servers.acquire(HolderId("4"), alice_, 1), kept);
   // And those nobody asks for any more go.
-  servers.release(JobId(2), at(1));
+  servers.release(HolderId("2"), at(1));
   servers.stop_empty();
   EXPECT_EQ(fake_.daemons.size(), 1U);
 }
@@ -183,27 +182,44 @@ class StandinMpsTest : public MpsTest {
 
 TEST_F(StandinMpsTest, ServesClientsAndStops) {
   MpsServers servers(*control_, folder_ / "mps");
-  const auto pipes = servers.acquire(JobId(1), {GpuId("0"), Uid(::geteuid())}, 1);
+  const auto pipes = servers.acquire(HolderId("1"), {GpuId("0"), Uid(::geteuid())}, 1);
   ASSERT_TRUE(pipes) << pipes.error().message;
   EXPECT_EQ(mps(*pipes, "get_server_list"), "");
   const auto said = shell(*pipes, ALIQUOT_BIN_DIR "/aliquot-load --mem 64M --json");
   EXPECT_NE(said.find("\"allocated\":67108864"), std::string::npos) << said;
   EXPECT_NE(mps(*pipes, "get_server_list"), "");
-  servers.release(JobId(1), at(0));
+  servers.release(HolderId("1"), at(0));
   EXPECT_EQ(servers.tick(at(60)).size(), 1U);
   EXPECT_EQ(mps(*pipes, "get_server_list").find("Cannot find MPS"), 0U);
+}
+
+// It runs on for days, as a user's process where it serves one.
+TEST_F(StandinMpsTest, HasNothingOfOursOpen) {
+  const int ours = ::open("/etc/passwd", O_RDONLY);  // and no CLOEXEC
+  MpsServers servers(*control_, folder_ / "mps");
+  const auto pipes = servers.acquire(HolderId("1"), {GpuId("0"), Uid(::geteuid())}, 1);
+  ASSERT_TRUE(pipes) << pipes.error().message;
+  pid_t pid = 0;
+  std::ifstream(*pipes / "nvidia-cuda-mps-control.pid") >> pid;
+  ASSERT_GT(pid, 1);
+  for (const auto& file : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd")) {
+    EXPECT_NE(fs::read_symlink(file.path()), "/etc/passwd");
+  }
+  ::close(ours);
+  servers.release(HolderId("1"), at(0));
+  servers.stop_empty();
 }
 
 TEST_F(StandinMpsTest, IsFoundAgainByAnotherDaemonAndRestartedWhenKilled) {
   fs::path pipes;
   {
     MpsServers servers(*control_, folder_ / "mps");
-    pipes = *servers.acquire(JobId(1), {GpuId("0"), Uid(::geteuid())}, 1);
+    pipes = *servers.acquire(HolderId("1"), {GpuId("0"), Uid(::geteuid())}, 1);
   }
   control_ = open_mps(program_, extra_);  // as a new process would
   MpsServers servers(*control_, folder_ / "mps");
   ASSERT_TRUE(servers.recover());
-  ASSERT_TRUE(servers.adopt(JobId(1), {GpuId("0"), Uid(::geteuid())}, pipes, 1));
+  ASSERT_TRUE(servers.adopt(HolderId("1"), {GpuId("0"), Uid(::geteuid())}, pipes, 1));
   EXPECT_TRUE(servers.tick(at(1)).empty());
   pid_t pid = 0;
   std::ifstream(pipes / "nvidia-cuda-mps-control.pid") >> pid;
@@ -215,7 +231,7 @@ TEST_F(StandinMpsTest, IsFoundAgainByAnotherDaemonAndRestartedWhenKilled) {
   EXPECT_EQ(servers.tick(at(2)).size(), 1U);
   EXPECT_TRUE(control_->alive(pipes.parent_path()));
   EXPECT_EQ(mps(pipes, "get_server_list"), "");
-  servers.release(JobId(1), at(3));
+  servers.release(HolderId("1"), at(3));
   servers.stop_empty();
   EXPECT_FALSE(control_->alive(pipes.parent_path()));
 }
@@ -223,7 +239,7 @@ TEST_F(StandinMpsTest, IsFoundAgainByAnotherDaemonAndRestartedWhenKilled) {
 TEST_F(StandinMpsTest, AClientCannotLiftTheLimitOfItsServer) {
   MpsServers servers(*control_, folder_ / "mps");
   const MpsKey key{GpuId("0"), Uid(::geteuid())};
-  const auto pipes = servers.acquire(JobId(1), key, 1, gib(4));
+  const auto pipes = servers.acquire(HolderId("1"), key, 1, gib(4));
   ASSERT_TRUE(pipes) << pipes.error().message;
   const std::string grow = ALIQUOT_BIN_DIR "/aliquot-load --mem 20G --step 1G --grow --json";
   const auto gibs = [&](const std::string& variable) {
@@ -235,12 +251,100 @@ TEST_F(StandinMpsTest, AClientCannotLiftTheLimitOfItsServer) {
   EXPECT_EQ(gibs(""), 3);
   EXPECT_EQ(gibs("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=30G"), 3);
   // A larger job on the same server, which runs by now.
-  ASSERT_TRUE(servers.acquire(JobId(2), key, 1, gib(6)));
+  ASSERT_TRUE(servers.acquire(HolderId("2"), key, 1, gib(6)));
   EXPECT_EQ(gibs("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=30G"), 5);
   EXPECT_EQ(gibs("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=2G"), 1);
-  servers.release(JobId(1), at(0));
-  servers.release(JobId(2), at(0));
+  servers.release(HolderId("1"), at(0));
+  servers.release(HolderId("2"), at(0));
   servers.stop_empty();
+}
+
+// Killed in the middle of a long kernel it would take the neighbour along.
+TEST_F(StandinMpsTest, WhoIsPartedFromItsServerIsKilledWithoutHarm) {
+  MpsServers servers(*control_, folder_ / "mps");
+  const auto pipes = servers.acquire(HolderId("1"), {GpuId("0"), Uid(::geteuid())}, 1);
+  ASSERT_TRUE(pipes) << pipes.error().message;
+  const std::string load = ALIQUOT_BIN_DIR "/aliquot-load --seconds ";
+  const std::string said =
+      shell(*pipes, load + "600 --iterations 400000000 >/dev/null 2>&1 & echo $!; " + load +
+                        "600 >/dev/null 2>&1 & echo $!");
+  const auto pids = numbers(said);
+  ASSERT_EQ(pids.size(), 2U) << said;
+  const auto about_server = [&](const std::string& command) {
+    const auto servers_there = numbers(mps(*pipes, "get_server_list"));
+    if (servers_there.empty()) return std::string();
+    return mps(*pipes, command + " " + std::to_string(servers_there.front()));
+  };
+  const auto clients = [&] { return numbers(about_server("get_client_list")).size(); };
+  for (int i = 0; i < 6000 && clients() < 2; ++i) std::this_thread::sleep_for(10ms);
+  std::this_thread::sleep_for(100ms);
+  const MpsPipe pipe = control_->pipe(pipes->parent_path());
+  EXPECT_EQ(part_clients(pipe, {pids[0], ::getpid()}), "");
+  ::kill(pids[0], SIGKILL);
+  for (int i = 0; i < 6000 && clients() > 1; ++i) std::this_thread::sleep_for(10ms);
+  std::this_thread::sleep_for(200ms);
+  EXPECT_EQ(clients(), 1U) << "the neighbour has gone";
+  ::kill(pids[1], SIGKILL);
+  servers.release(HolderId("1"), at(0));
+  servers.stop_empty();
+}
+
+TEST_F(StandinMpsTest, AControlDaemonThatHangsIsNotWaitedForLong) {
+  MpsServers servers(*control_, folder_ / "mps");
+  const auto pipes = servers.acquire(HolderId("1"), {GpuId("0"), Uid(::geteuid())}, 1);
+  ASSERT_TRUE(pipes) << pipes.error().message;
+  pid_t pid = 0;
+  std::ifstream(*pipes / "nvidia-cuda-mps-control.pid") >> pid;
+  ASSERT_GT(pid, 1);
+  ASSERT_EQ(::kill(pid, SIGSTOP), 0);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto said = part_clients(control_->pipe(pipes->parent_path()), {::getpid()});
+  EXPECT_NE(said.find("'get_server_list' was answered 'no answer in time'"), std::string::npos)
+      << said;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 60s);
+  ::kill(pid, SIGCONT);
+  servers.release(HolderId("1"), at(0));
+  servers.stop_empty();
+}
+
+// A program in the place of nvidia-cuda-mps-control.
+class MpsPipeTest : public MpsTest {
+ protected:
+  std::string part(const std::string& answers) {
+    const fs::path program = folder_ / "control";
+    std::ofstream(program) << "#!/bin/bash\nread line\nmkdir " << (folder_ / "one").string()
+                           << " || touch " << (folder_ / "two").string() << "\ncase $line in\n"
+                           << answers << "\nesac\nsleep 0.02\nrmdir " << (folder_ / "one").string()
+                           << "\nexit ${bad:-0}\n";
+    fs::permissions(program, fs::perms::owner_all);
+    std::vector<std::thread> threads;
+    std::vector<std::string> said(4);
+    for (auto& one : said) {
+      threads.emplace_back([&] {
+        one = part_clients({program.string(), {}, folder_.string()}, {77, 78});
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(said, std::vector<std::string>(4, said[0]));
+    return said[0];
+  }
+};
+
+TEST_F(MpsPipeTest, TurnsAreTaken) {
+  EXPECT_EQ(part("get_s*) echo 5;; get_c*) echo \" 77 \"; echo 9;; 't'*' 5 77') echo 0;;"), "");
+  EXPECT_FALSE(fs::exists(folder_ / "two")) << "two spoke at once";
+}
+
+TEST_F(MpsPipeTest, WhatIsNotDoneIsSaid) {
+  const std::string lists = "get_s*) echo 5;; get_c*) echo 77;; ";
+  EXPECT_NE(part(lists + "t*) echo 201;;").find("'terminate_client 5 77' was answered '201 '"),
+            std::string::npos);
+  EXPECT_NE(part(lists + "t*) echo nonsense;;").find("was answered 'nonsense '"),
+            std::string::npos);
+  EXPECT_NE(part("*) echo broken; bad=1;;").find("'get_server_list' was answered 'broken '"),
+            std::string::npos);
+  // A list that cannot be read: all are ended who can be.
+  EXPECT_EQ(part("get_s*) echo 5;; get_c*) echo who;; t*) echo 201; echo 0;;"), "");
 }
 
 TEST_F(StandinMpsTest, TooLongAPathIsRefused) {
@@ -248,7 +352,7 @@ TEST_F(StandinMpsTest, TooLongAPathIsRefused) {
   fs::create_directory(deep);
   fs::permissions(deep, fs::perms(0711));
   MpsServers servers(*control_, deep / "mps");
-  const auto pipes = servers.acquire(JobId(1), {GpuId("0"), Uid(::geteuid())}, 1);
+  const auto pipes = servers.acquire(HolderId("1"), {GpuId("0"), Uid(::geteuid())}, 1);
   ASSERT_FALSE(pipes);
   EXPECT_NE(pipes.error().message.find("--run-dir"), std::string::npos) << pipes.error().message;
 }

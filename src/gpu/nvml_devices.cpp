@@ -314,11 +314,6 @@ Result<int> NvmlDevices::mode_of(nvml::Device device, const GpuId& gpu) const {
   return mode;
 }
 
-Result<bool> NvmlDevices::exclusive(const GpuId& gpu) {
-  const nvml::Device device = TRY(find(gpu));
-  return TRY(mode_of(device, gpu)) == nvml::kExclusiveProcess;
-}
-
 Result<void> NvmlDevices::set_exclusive(const GpuId& gpu, bool on) {
   const nvml::Device device = TRY(find(gpu));
   if (on && TRY(mode_of(device, gpu)) != nvml::kDefaultMode) {

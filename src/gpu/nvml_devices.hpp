@@ -49,7 +49,6 @@ class NvmlDevices final : public Devices {
 
   Result<std::vector<Device>> list() override;
   Result<std::vector<Sample>> sample() override;
-  Result<bool> exclusive(const GpuId& gpu) override;
   Result<void> set_exclusive(const GpuId& gpu, bool on) override;
   [[nodiscard]] std::string driver_version() const override { return driver_version_; }
   [[nodiscard]] bool simulated() const override { return simulated_; }

@@ -210,7 +210,8 @@ class Session final : public Exchange, public std::enable_shared_from_this<Sessi
     // Beast reads as much as there is room for: a job with its environment comes in one go.
     buffer_.reserve(16U << 10U);
     parser_.emplace();
-    parser_->header_limit(64U << 10U);
+    // They are kept before it is the user's turn: with all a user's connections, 32 MiB.
+    parser_->header_limit(16U << 10U);
     parser_->body_limit(server_->options.body_limit);
     be_patient(server_->options.sender_patience);
     http::async_read_header(socket_, buffer_, *parser_,

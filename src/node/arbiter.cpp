@@ -63,15 +63,15 @@ void Arbiter::post(std::function<void()> change) {
   wake_.notify_one();
 }
 
-void Arbiter::add(JobId job, std::uint64_t server) {
+void Arbiter::add(const HolderId& job, std::uint64_t server) {
   post([this, job, server] { enter(job, server); });
 }
 
-void Arbiter::remove(JobId job) {
+void Arbiter::remove(const HolderId& job) {
   post([this, job] { leave(job); });
 }
 
-void Arbiter::suspend(JobId job, bool suspended) {
+void Arbiter::suspend(const HolderId& job, bool suspended) {
   post([this, job, suspended] {
     if (suspended) {
       suspended_.insert(job);
@@ -81,12 +81,14 @@ void Arbiter::suspend(JobId job, bool suspended) {
   });
 }
 
-void Arbiter::enter(JobId job, std::uint64_t server) {
+void Arbiter::enter(const HolderId& job, std::uint64_t server) {
+  const bool suspended = suspended_.contains(job);
   leave(job);
   auto folder = GrantFolder::open(grants_, job);
-  if (!folder) return;  // it has ended already
+  if (!folder) return;                    // it has ended already
+  if (suspended) suspended_.insert(job);  // before it was known here
   for (std::size_t gpu = 0; gpu < folder->gpus().size(); ++gpu) {
-    const GpuGrant& grant = folder->gpus()[gpu];
+    const LeasedGpu& grant = folder->gpus()[gpu];
     if (!grant.lease) continue;
     auto board = boards_.find(grant.lease->board);
     if (board == boards_.end()) {
@@ -98,12 +100,12 @@ void Arbiter::enter(JobId job, std::uint64_t server) {
       board = boards_.try_emplace(grant.lease->board, std::move(*opened), boards_.size()).first;
     }
     board->second.members.push_back({job, gpu, grant.lease->slot});
-    arbiter_.set(job, board->second.number, grant.compute, server);
+    arbiter_.set(job, board->second.number, grant.portion.compute, server);
   }
   folders_.insert_or_assign(job, std::move(*folder));
 }
 
-void Arbiter::leave(JobId job) {
+void Arbiter::leave(const HolderId& job) {
   for (auto& [path, board] : boards_) {
     for (const Member& member : board.members) {
       if (member.job == job) board.gates.set_paused(member.slot, false);

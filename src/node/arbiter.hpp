@@ -37,14 +37,14 @@ class Arbiter {
 
   // The leases of a job's grant, whose folder is there. Jobs of one MPS server have its number; 0:
   // the job has none.
-  void add(JobId job, std::uint64_t server);
-  void remove(JobId job);
+  void add(const HolderId& job, std::uint64_t server);
+  void remove(const HolderId& job);
   // A frozen job launches nothing, whatever its counters say.
-  void suspend(JobId job, bool suspended);
+  void suspend(const HolderId& job, bool suspended);
 
  private:
   struct Member {
-    JobId job;
+    HolderId job;
     std::size_t gpu = 0;  // in the job's grant
     std::uint32_t slot = 0;
     // Of its processes, by slot and generation.
@@ -64,16 +64,16 @@ class Arbiter {
   std::optional<std::int64_t> look();
   // What the jobs on it do; how many want it.
   std::size_t look_at(Board& board, std::int64_t now, std::vector<core::LeaseArbiter::Seen>& seen);
-  void enter(JobId job, std::uint64_t server);
-  void leave(JobId job);
+  void enter(const HolderId& job, std::uint64_t server);
+  void leave(const HolderId& job);
 
   const std::filesystem::path grants_;
   core::LeaseArbiter arbiter_;
   std::map<std::filesystem::path, Board> boards_;
   std::int64_t last_ns_ = 0;  // when it was last decided
-  std::map<JobId, GrantFolder> folders_;
-  std::map<JobId, std::vector<GpuUsage>> seen_;  // in this look
-  std::set<JobId> suspended_;
+  std::map<HolderId, GrantFolder> folders_;
+  std::map<HolderId, std::vector<GpuUsage>> seen_;  // in this look
+  std::set<HolderId> suspended_;
   std::int64_t dead_looked_ns_ = 0;
 
   std::mutex mutex_;

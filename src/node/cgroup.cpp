@@ -71,7 +71,7 @@ class KernelCgroups : public Cgroups {
   [[nodiscard]] GroupPaths paths(const Group& group) const override {
     GroupPaths paths;
     for (const auto& [controller, root] : roots_) {
-      paths.folders[controller] = root + "/" + relative_folder(group);
+      paths.folders[controller] = root + "/" + relative_folder({named(group.run), group.step});
     }
     return paths;
   }
@@ -115,18 +115,47 @@ class KernelCgroups : public Cgroups {
         const auto name = entry.path().filename().string();
         if (!name.starts_with(kPrefix)) continue;
         const auto run = parse_run_name(std::string_view(name).substr(kPrefix.size()));
-        if (run) found.push_back(*run);
+        if (run) found.push_back(meant(*run));
       }
+      if (error) return system_error(error.value(), "cannot list", root);
     }
     std::ranges::sort(found);
     found.erase(std::unique(found.begin(), found.end()), found.end());
     return found;
   }
 
+  [[nodiscard]] std::optional<Run> run_of(Pid pid) const override {
+    const auto text = read_whole(fmt::format("/proc/{}/cgroup", pid.value())).value_or("");
+    // In any hierarchy: who is in a job can move in none of them.
+    for (const auto& [controller, root] : roots_) {
+      const auto ours = fmt::format("/{}/{}", fs::path(root).filename().string(), kPrefix);
+      for (const std::string_view line : split(text, '\n')) {  // 4:memory:/aliquot/job_7/step_0
+        const auto at = line.find(ours);
+        if (at == std::string_view::npos) continue;
+        const auto rest = line.substr(at + ours.size());
+        if (const auto run = parse_run_name(rest.substr(0, rest.find('/')))) return meant(*run);
+      }
+    }
+    return std::nullopt;
+  }
+
+  void name_by_job(const Run& run) override { by_job_.insert(run); }
+
  protected:
   [[nodiscard]] const std::map<std::string, std::string>& roots() const { return roots_; }
 
  private:
+  [[nodiscard]] Run named(const Run& run) const {
+    return by_job_.contains(run) ? Run{run.job} : run;
+  }
+  // The inverse.
+  [[nodiscard]] Run meant(const Run& name) const {
+    const auto run = std::ranges::find_if(
+        by_job_, [&](const Run& one) { return one.job == name.job && name.attempt == 0; });
+    return run == by_job_.end() ? name : *run;
+  }
+
+  std::set<Run> by_job_;
   std::map<std::string, std::string> roots_;
 };
 
@@ -283,6 +312,7 @@ class NoCgroups final : public Cgroups {
   Result<GroupUsage> usage(const Group&) override { return GroupUsage{}; }
   Result<void> remove(const Group&) override { return {}; }
   Result<std::vector<Run>> runs() override { return std::vector<Run>{}; }
+  [[nodiscard]] std::optional<Run> run_of(Pid) const override { return std::nullopt; }
 
  private:
   std::string why_;

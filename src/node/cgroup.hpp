@@ -66,7 +66,7 @@ struct GroupPaths {
 // What can be done with nothing but the paths; empty ones are a group of nobody, without a freezer.
 // The calling process joins; group_processes() counts the groups below.
 Result<void> join_group(const GroupPaths& paths);
-std::vector<Pid> group_processes(const GroupPaths& paths);
+Result<std::vector<Pid>> group_processes(const GroupPaths& paths);
 Result<void> freeze_group(const GroupPaths& paths, bool frozen);
 GroupUsage group_usage(const GroupPaths& paths);
 // Until the group is empty but for those spared, or patience runs out; how many were there.
@@ -103,6 +103,11 @@ class Cgroups {
   virtual Result<void> remove(const Group& group) = 0;
   // That have a group, in order: to clean up after a restart.
   virtual Result<std::vector<Run>> runs() = 0;
+  // Its group is named by the job alone, as once every run's was. Before it is used.
+  virtual void name_by_job(const Run& /*run*/) {}
+  // The run whose group, or the group of whose step, the process is in, by the kernel's word;
+  // nothing: in none of ours.
+  [[nodiscard]] virtual std::optional<Run> run_of(Pid pid) const = 0;
 };
 
 // What this machine offers: v2 where it is the only hierarchy, else v1, else none with the reason.

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "node/cgroup.hpp"
 #include "node/cgroup_file.hpp"
 #include "node/file.hpp"
+#include "node/monotonic.hpp"
 
 namespace aliquot::node {
 
@@ -45,10 +45,11 @@ namespace {
 
 constexpr const char* kUnified = "";
 
-std::vector<std::string> folders_below(const std::string& folder) {
+Result<std::vector<std::string>> folders_below(const std::string& folder) {
   std::vector<std::string> found;
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(folder.c_str()), closedir);
-  if (!dir) return found;
+  if (!dir && errno == ENOENT) return found;
+  if (!dir) return system_error(errno, "cannot list", folder);
   while (const dirent* entry = readdir(dir.get())) {
     if (entry->d_type == DT_DIR && entry->d_name[0] != '.') {
       found.push_back(folder + "/" + entry->d_name);
@@ -57,16 +58,21 @@ std::vector<std::string> folders_below(const std::string& folder) {
   return found;
 }
 
-void collect(const std::string& folder, std::set<pid_t>* pids) {
-  if (const auto text = read_whole(folder + "/cgroup.procs")) {
-    for (const auto line : split(*text, '\n')) {
-      // 0: a process of another pid namespace.
-      if (const auto pid = parse_digits(line); pid && *pid > 0) {
-        pids->insert(static_cast<pid_t>(*pid));
-      }
+// A group that is not there has no processes; of one that cannot be read nothing is known.
+Result<void> collect(const std::string& folder, std::set<pid_t>* pids) {
+  const auto text = read_whole(folder + "/cgroup.procs");
+  if (!text && text.error().code != Error::Code::not_found) {
+    return tl::make_unexpected(text.error());
+  }
+  const std::string lines = text.value_or("");
+  for (const auto line : split(lines, '\n')) {
+    // 0: a process of another pid namespace.
+    if (const auto pid = parse_digits(line); pid && *pid > 0) {
+      pids->insert(static_cast<pid_t>(*pid));
     }
   }
-  for (const auto& below : folders_below(folder)) collect(below, pids);
+  for (const auto& below : TRY(folders_below(folder))) TRY(collect(below, pids));
+  return {};
 }
 
 const std::string* folder_of(const GroupPaths& paths, const char* controller) {
@@ -77,23 +83,12 @@ const std::string* folder_of(const GroupPaths& paths, const char* controller) {
 // How long a group may take to freeze before its processes are killed all the same.
 constexpr Millis kFreezePatience(200);
 
-void sleep_ms(long ms) {
-  const timespec time{ms / 1000, ms % 1000 * 1'000'000};
-  nanosleep(&time, nullptr);
-}
-
 bool is_frozen(const GroupPaths& paths) {
   if (const auto* folder = folder_of(paths, kUnified)) {
     return read_number(*folder + "/cgroup.events", "frozen") == 1;
   }
   const auto* folder = folder_of(paths, "freezer");
   return folder == nullptr || read_whole(*folder + "/freezer.state") == "FROZEN\n";
-}
-
-std::int64_t mono_ms() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
 }
 
 }  // namespace
@@ -115,10 +110,10 @@ Result<void> join_group(const GroupPaths& paths) {
   return {};
 }
 
-std::vector<Pid> group_processes(const GroupPaths& paths) {
+Result<std::vector<Pid>> group_processes(const GroupPaths& paths) {
   std::set<pid_t> pids;
   // Every hierarchy holds the same processes, unless someone moved one: look at all of them.
-  for (const auto& [controller, folder] : paths.folders) collect(folder, &pids);
+  for (const auto& [controller, folder] : paths.folders) TRY(collect(folder, &pids));
   std::vector<Pid> found;
   found.reserve(pids.size());
   for (const auto pid : pids) found.emplace_back(pid);
@@ -168,7 +163,8 @@ GroupUsage group_usage(const GroupPaths& paths) {
 std::vector<Pid> inner_processes(const GroupPaths& paths) {
   std::set<pid_t> pids;
   for (const auto& [controller, folder] : paths.folders) {
-    for (const auto& below : folders_below(folder)) collect(below, &pids);
+    for (const auto& below : folders_below(folder).value_or(std::vector<std::string>{}))
+      collect(below, &pids);
   }
   return {pids.begin(), pids.end()};
 }
@@ -181,7 +177,7 @@ static void kill_frozen(const GroupPaths& paths, const std::set<Pid>& spared,
   // does; it cannot fork either.
   const std::int64_t until = std::min(deadline, mono_ms() + kFreezePatience.value());
   while (freezer && !is_frozen(paths) && mono_ms() < until) sleep_ms(1);
-  for (const auto pid : group_processes(paths)) {
+  for (const auto pid : group_processes(paths).value_or(std::vector<Pid>{})) {
     if (!spared.contains(pid)) kill(pid.value(), SIGKILL);
   }
   if (freezer) static_cast<void>(freeze_group(paths, false));
@@ -197,9 +193,11 @@ Killed kill_group(const GroupPaths& paths, Millis patience, const std::set<Pid>&
   // The list of a group is made in one piece: once it is empty, nobody is left who could fork.
   for (long pause = 1;; pause = std::min(pause * 2, 20L)) {
     auto left = group_processes(paths);
-    std::erase_if(left, [&](Pid pid) { return kept.contains(pid); });
-    if (left.empty()) break;
-    seen.insert(left.begin(), left.end());
+    if (left) {
+      std::erase_if(*left, [&](Pid pid) { return kept.contains(pid); });
+      if (left->empty()) break;
+      seen.insert(left->begin(), left->end());
+    }
     if (mono_ms() >= deadline) {
       killed.all_gone = false;
       break;

@@ -55,6 +55,27 @@ class RealCgroups : public ::testing::Test {
   Group group_{{JobId(getpid())}};
 };
 
+TEST_F(RealCgroups, KnowInWhoseGroupAProcessIs) {
+  group_.run.attempt = 2;
+  ASSERT_TRUE(cgroups_->create(group_, {}));
+  const Group step{group_.run, 3};
+  ASSERT_TRUE(cgroups_->create(step, {}));
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  EXPECT_EQ(cgroups_->run_of(Pid(child)), std::nullopt);
+  for (const Group& group : {group_, step}) {
+    EXPECT_TRUE(cgroups_->add(group, Pid(child)));
+    EXPECT_EQ(cgroups_->run_of(Pid(child)), group_.run);
+  }
+  EXPECT_TRUE(cgroups_->expel(Pid(child)));
+  EXPECT_EQ(cgroups_->run_of(Pid(child)), std::nullopt);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
 TEST_F(RealCgroups, HoldProcessesAndLetThemGo) {
   const auto paths = cgroups_->create(group_, {.cpus = CpuMilli(1500), .memory = mib(100)});
   ASSERT_TRUE(paths) << paths.error().message;
@@ -119,6 +140,29 @@ TEST_F(RealCgroups, OfTwoRunsAreTwo) {
   EXPECT_TRUE(cgroups_->kill(again, seconds(20)));
   EXPECT_EQ(wait_for(*pid), 128 + SIGKILL);
   EXPECT_TRUE(testing::eventually([&] { return cgroups_->remove(again).has_value(); }));
+}
+
+// Once all runs of a job were named alike.
+TEST_F(RealCgroups, OfAnEarlierVersionAreFound) {
+  ASSERT_TRUE(cgroups_->create(group_, {}));
+  const auto paths = cgroups_->paths(group_);
+  const Group again{{group_.run.job, 1}};
+  EXPECT_NE(cgroups_->paths(again), paths);
+  cgroups_->name_by_job(again.run);
+  EXPECT_EQ(cgroups_->paths(again), paths);
+  EXPECT_THAT(*cgroups_->runs(), ::testing::Contains(again.run));
+  EXPECT_THAT(*cgroups_->runs(), ::testing::Not(::testing::Contains(group_.run)));
+  const auto child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  EXPECT_TRUE(cgroups_->add(again, Pid(child)));
+  EXPECT_EQ(cgroups_->run_of(Pid(child)), again.run);
+  EXPECT_TRUE(cgroups_->kill(again, seconds(20)));
+  waitpid(child, nullptr, 0);
+  // The next run has a name of its own.
+  EXPECT_NE(cgroups_->paths({{group_.run.job, 2}}), paths);
 }
 
 TEST_F(RealCgroups, FreezeAndThaw) {
@@ -256,7 +300,7 @@ TEST(UnifiedBesideV1, HoldsFreezesAndKills) {
   const GroupPaths paths{.folders = {{"", folder}}};
   const auto pid = spawn(shell("sleep 60 & sleep 60", paths));
   EXPECT_TRUE(pid) << pid.error().what;
-  EXPECT_TRUE(testing::eventually([&] { return group_processes(paths).size() == 3; }));
+  EXPECT_TRUE(testing::eventually([&] { return group_processes(paths)->size() == 3; }));
   EXPECT_TRUE(freeze_group(paths, true));
   const auto killed = kill_group(paths, seconds(20));
   EXPECT_EQ(killed.count, 3);

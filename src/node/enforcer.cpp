@@ -22,10 +22,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kServerFile = "mps";  // in the grant folder: the pipe directory
-
 std::uint64_t group_of(const std::optional<fs::path>& pipes) {
   return pipes ? std::hash<std::string>{}(pipes->string()) | 1U : 0;
+}
+
+gpu::MpsKey key_of(const core::Grant& grant, core::FaultDomain domain) {
+  gpu::MpsKey key{grant.gpus.front().gpu, std::nullopt};
+  if (domain == core::FaultDomain::user) key.user = grant.owner;
+  return key;
 }
 
 }  // namespace
@@ -54,37 +58,23 @@ Result<std::unique_ptr<Enforcer>> Enforcer::create(EnforcerOptions options) {
   return enforcer;
 }
 
-core::EnforcementPlan Enforcer::plan(const api::JobInfo& job) const {
-  std::vector<core::GrantFacts> grant;
-  for (const api::GpuHold& held : job.gpus) {
-    core::GrantFacts facts{
-        .memory = Bytes(held.memory), .compute = Compute(held.compute), .whole = held.whole};
-    for (const gpu::Device& device : options_.gpus) {
-      if (device.gpu.id.value() == held.uuid) facts.capability = device.capability;
-    }
-    grant.push_back(facts);
-  }
-  return core::plan_enforcement(options_.facts, grant, std::max<std::int64_t>(job.ntasks, 1));
-}
-
-std::optional<LeasePlace> Enforcer::take_lease(const std::string& gpu, JobId job) {
+std::optional<LeasePlace> Enforcer::take_lease(const GpuId& gpu, const HolderId& holder) {
   auto& slots = leases_[gpu];
   for (std::uint32_t slot = 0; slot < ALIQUOT_BOARD_SLOTS; ++slot) {
-    if (slots.try_emplace(slot, job).second) return node::LeasePlace{boards_ / gpu, slot};
+    if (slots.try_emplace(slot, holder).second) return LeasePlace{boards_ / gpu.value(), slot};
   }
   return std::nullopt;
 }
 
 // The pipe directory, where there is to be one.
-Result<std::optional<fs::path>> Enforcer::serve(const api::JobInfo& job, Held& held) {
-  if (!held.plan.mps || !servers_) return std::optional<fs::path>();
-  gpu::MpsKey key{GpuId(job.gpus.front().uuid), std::nullopt};
-  if (options_.facts.domain == core::FaultDomain::user) key.user = Uid(job.uid);
-  const std::int64_t clients = std::max<std::int64_t>(job.ntasks, 1);
+std::optional<fs::path> Enforcer::serve(Held& held) {
+  if (!held.plan.mps || !servers_) return std::nullopt;
+  const core::Grant& grant = held.grant;
+  const auto key = key_of(grant, held.plan.domain);
   const std::lock_guard lock(mps_mutex_);
-  const bool kept = keep_for_server(key, clients);
-  const auto pipes =
-      servers_->acquire(JobId(job.id), key, clients, held.plan.pinned_limit.value_or(Bytes(0)));
+  const bool kept = keep_for_server(key, grant.processes);
+  const auto pipes = servers_->acquire(grant.holder, key, grant.processes,
+                                       held.plan.pinned_limit.value_or(Bytes(0)));
   if (pipes) {
     busy_ = true;
     // Before the job is there, or its first process could have the GPU instead of the server.
@@ -94,12 +84,12 @@ Result<std::optional<fs::path>> Enforcer::serve(const api::JobInfo& job, Held& h
         exclusive_->restore(key.gpu);
       }
     }
-    return std::optional<fs::path>(*pipes);
+    return *pipes;
   }
   if (kept) exclusive_->restore(key.gpu);
-  spdlog::warn("job {} starts without MPS: {}", job.id, pipes.error().message);
-  core::drop_mps(held.plan, options_.facts.domain);
-  return std::optional<fs::path>();
+  spdlog::warn("job {} starts without MPS: {}", grant.holder, pipes.error().message);
+  core::drop_mps(held.plan);
+  return std::nullopt;
 }
 
 bool Enforcer::keep_for_server(const gpu::MpsKey& key, std::int64_t clients) {
@@ -109,7 +99,7 @@ bool Enforcer::keep_for_server(const gpu::MpsKey& key, std::int64_t clients) {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [job, held] : held_) {
-      if (held.limits.contains(key.gpu.value()) && !held.plan.mps) alone = false;
+      if (held.limit(key.gpu) && !held.plan.mps) alone = false;
     }
   }
   if (alone) return exclusive_->make(key.gpu);
@@ -118,10 +108,10 @@ bool Enforcer::keep_for_server(const gpu::MpsKey& key, std::int64_t clients) {
   return false;
 }
 
-void Enforcer::open_gpus(const api::JobInfo& job) {
+void Enforcer::open_gpus(const core::Grant& grant) {
   if (!exclusive_) return;
   const std::lock_guard lock(mps_mutex_);
-  for (const api::GpuHold& gpu : job.gpus) exclusive_->restore(GpuId(gpu.uuid));
+  for (const core::GrantedGpu& held : grant.gpus) exclusive_->restore(held.gpu);
 }
 
 void Enforcer::restore_gpus() {
@@ -152,147 +142,151 @@ void Enforcer::describe(Held& held, const std::optional<fs::path>& pipes) const 
   }
 }
 
-void Enforcer::keep(JobId job, Held held, const std::optional<fs::path>& pipes) {
-  const bool lease = std::ranges::any_of(held.folder->gpus(),
-                                         [](const GpuGrant& gpu) { return gpu.lease.has_value(); });
+void Enforcer::keep(Held held, const std::optional<fs::path>& pipes) {
+  const HolderId holder = held.grant.holder;
+  if (pipes) held.mps = options_.mps->pipe(pipes->parent_path());
+  const bool lease = held.folder && std::ranges::any_of(
+                                        held.folder->gpus(),
+                                        [](const LeasedGpu& gpu) { return gpu.lease.has_value(); });
   {
     const std::lock_guard lock(mutex_);
-    held_.insert_or_assign(job, std::move(held));
+    held_.insert_or_assign(holder, std::move(held));
   }
-  if (lease) arbiter_.add(job, group_of(pipes));
+  if (lease) arbiter_.add(holder, group_of(pipes));
 }
 
-Result<Enforcer::Enforced> Enforcer::grant(const api::JobInfo& job) {
-  const JobId id(job.id);
-  drop_files(id);
+Result<Enforcer::Enforced> Enforcer::grant(const core::Grant& grant, bool reached) {
+  const HolderId& holder = grant.holder;
+  drop_files(holder);
   Held held;
-  held.attempt = job.restarts;
-  held.uid = Uid(job.uid);
-  held.gid = Gid(job.gid);
-  held.plan = plan(job);
+  held.grant = grant;
+  held.plan = core::plan_enforcement(options_.facts, grant);
   if (!held.plan.watchdog) {  // nothing to hold
-    open_gpus(job);
+    open_gpus(grant);
     return Enforced{{}, "", held.plan.words};
   }
-  const auto pipes = TRY(serve(job, held));
-  if (!held.plan.mps) open_gpus(job);
-  GrantSpec spec{
-      .job = id, .attempt = job.restarts, .uid = Uid(job.uid), .gid = Gid(job.gid), .gpus = {}};
-  {
+  if (!reached) {
+    held.plan.library = false;
+    core::drop_mps(held.plan);
+  }
+  const auto pipes = serve(held);
+  if (!held.plan.mps) open_gpus(grant);
+  std::vector<std::optional<LeasePlace>> leases(grant.gpus.size());
+  if (held.plan.lease) {
     const std::lock_guard lock(mutex_);
-    for (const api::GpuHold& gpu : job.gpus) {
-      GpuGrant share{GpuId(gpu.uuid), Bytes(gpu.whole ? 0 : gpu.memory), Compute(gpu.compute)};
-      if (held.plan.lease && !gpu.whole) share.lease = take_lease(gpu.uuid, id);
-      if (!gpu.whole) held.limits[gpu.uuid] = Bytes(gpu.memory);
-      spec.gpus.push_back(std::move(share));
+    for (std::size_t i = 0; i < leases.size(); ++i) {
+      if (!grant.gpus[i].whole) leases[i] = take_lease(grant.gpus[i].gpu, holder);
     }
   }
   const auto failed = [&](const Error& error) {
-    drop_files(id);
+    drop_files(holder);
     return tl::make_unexpected(error);
   };
   // The board must be there before the job looks for it; the arbiter opens it again. Jobs start
   // side by side, and a board is made once: a second one would take the place of the first.
   {
     const std::lock_guard making(making_boards_);
-    for (const GpuGrant& gpu : spec.gpus) {
-      if (!gpu.lease || fs::exists(gpu.lease->board)) continue;
-      if (const auto board = LeaseBoard::open(gpu.lease->board); !board) {
-        return failed(board.error());
-      }
+    for (const auto& lease : leases) {
+      if (!lease || fs::exists(lease->board)) continue;
+      if (const auto board = LeaseBoard::open(lease->board); !board) return failed(board.error());
     }
   }
-  auto folder = GrantFolder::create(grants_, spec);
+  const HeldHow how{held.plan.domain, held.plan.library, pipes.value_or(fs::path())};
+  auto folder = GrantFolder::create(grants_, grant, leases, how);
   if (!folder) return failed(folder.error());
-  if (pipes) {
-    if (const auto noted = write_whole(folder->path() / kServerFile, pipes->string(), 0600, false);
-        !noted) {
-      return failed(noted.error());
-    }
-  }
   held.folder.emplace(std::move(*folder));
   describe(held, pipes);
   Enforced enforced = held.enforced;
-  keep(id, std::move(held), pipes);
+  keep(std::move(held), pipes);
   return enforced;
 }
 
-void Enforcer::adopt(const api::JobInfo& job) {
-  const JobId id(job.id);
-  auto folder = GrantFolder::open(grants_, id);
-  if (!folder) {
-    // It never had one, or the folder has gone with a reboot and the job with it.
-    if (plan(job).watchdog && job.enforcement != "none" && !job.enforcement.empty()) {
-      spdlog::warn("job {}: {}", id, folder.error().message);
-    }
-    return;
-  }
+void Enforcer::adopt(const core::Grant& grant) {
+  const HolderId& holder = grant.holder;
   Held held;
-  held.attempt = job.restarts;
-  held.uid = Uid(job.uid);
-  held.gid = Gid(job.gid);
-  held.plan = plan(job);
-  // As it was started, whatever the settings say now.
-  const auto had = [&](std::string_view word) {
-    return job.enforcement.find(word) != std::string::npos;
-  };
+  held.grant = grant;
+  held.plan = core::plan_enforcement(options_.facts, grant);
+  auto folder = GrantFolder::open(grants_, holder);
+  if (!folder) {
+    if (!held.plan.watchdog) return;
+    // What it was granted is on record, and that is what it is held to.
+    spdlog::warn("job {}: {}: only the watchdog holds it to its limits", holder,
+                 folder.error().message);
+  }
   held.plan.watchdog = true;
-  held.plan.library = job.enforcement.empty() ? held.plan.library : had("library");
-  if (!job.enforcement.empty()) held.plan.words = job.enforcement;
+  // As it was started, whatever the settings say now.
+  const auto how =
+      GrantFolder::read_how(grants_, holder, {held.plan.domain, held.plan.library, {}});
+  held.plan.domain = how.domain;
+  held.plan.library = how.library;
   std::optional<fs::path> pipes;
-  if (const auto noted = read_whole(folder->path() / kServerFile); noted && servers_) {
-    gpu::MpsKey key{GpuId(job.gpus.front().uuid), std::nullopt};
-    if (!had("mps(gpu)")) key.user = Uid(job.uid);
+  if (!how.pipes.empty() && servers_) {
+    const auto key = key_of(grant, how.domain);
     const std::lock_guard lock(mps_mutex_);
-    const auto taken = servers_->adopt(id, key, *noted, std::max<std::int64_t>(job.ntasks, 1),
+    const auto taken = servers_->adopt(holder, key, how.pipes, grant.processes,
                                        held.plan.pinned_limit.value_or(Bytes(0)));
     if (taken) {
-      pipes = *noted;
+      pipes = how.pipes;
       if (exclusive_ && exclusive_->contains(key.gpu)) (void)servers_->start_early(*pipes);
     } else {
-      spdlog::warn("job {} has lost its MPS server: {}", id, taken.error().message);
+      spdlog::warn("job {} has lost its MPS server: {}", holder, taken.error().message);
     }
   }
-  {
+  held.plan.mps = pipes.has_value();
+  if (folder) {
     const std::lock_guard lock(mutex_);
-    for (const GpuGrant& gpu : folder->gpus()) {
-      if (gpu.lease) leases_[gpu.lease->board.filename()][gpu.lease->slot] = id;
+    for (const LeasedGpu& gpu : folder->gpus()) {
+      if (gpu.lease) leases_[gpu.gpu][gpu.lease->slot] = holder;
     }
+    held.folder.emplace(std::move(*folder));
   }
-  for (const api::GpuHold& gpu : job.gpus) {
-    if (!gpu.whole) held.limits[gpu.uuid] = Bytes(gpu.memory);
-  }
-  held.folder.emplace(std::move(*folder));
   describe(held, pipes);
-  keep(id, std::move(held), pipes);
+  keep(std::move(held), pipes);
 }
 
 void Enforcer::recovered() {
-  for (const JobId job : GrantFolder::list(grants_)) {
+  for (const HolderId& job : GrantFolder::list(grants_)) {
     const std::lock_guard lock(mutex_);
     if (!held_.contains(job)) GrantFolder::remove(grants_, job);
   }
 }
 
-Result<Enforcer::Enforced> Enforcer::of(const api::JobInfo& job) {
+Result<Enforcer::Enforced> Enforcer::of(const core::Grant& grant, bool just_started) {
   {
     const std::lock_guard lock(mutex_);
-    if (const auto held = held_.find(JobId(job.id)); held != held_.end()) {
+    if (const auto held = held_.find(grant.holder); held != held_.end()) {
       return held->second.enforced;
     }
   }
-  if (job.enforcement.empty() && plan(job).watchdog) {
-    return fail(Error::Code::unavailable, "job {} is only just being started: try again", job.id);
+  if (just_started && core::plan_enforcement(options_.facts, grant).watchdog) {
+    return fail(Error::Code::unavailable, "job {} is only just being started: try again",
+                grant.holder);
   }
   return Enforced{};
 }
 
-void Enforcer::suspend(JobId job, bool suspended) { arbiter_.suspend(job, suspended); }
-
-std::optional<Enforcer::Measured> Enforcer::measure(JobId job) {
+std::optional<gpu::MpsPipe> Enforcer::mps_of(const HolderId& job) {
   const std::lock_guard lock(mutex_);
   const auto held = held_.find(job);
-  if (held == held_.end() || !held->second.plan.library) return std::nullopt;
+  return held == held_.end() ? std::nullopt : held->second.mps;
+}
+
+void Enforcer::suspend(const HolderId& job, bool suspended) {
+  arbiter_.suspend(job, suspended);
+  const std::lock_guard lock(mutex_);
+  if (suspended) {
+    suspended_.insert(job);
+  } else {
+    suspended_.erase(job);
+  }
+}
+
+std::optional<Enforcer::Measured> Enforcer::measure(const HolderId& job) {
+  const std::lock_guard lock(mutex_);
+  const auto held = held_.find(job);
+  if (held == held_.end() || !held->second.plan.library || !held->second.folder) {
+    return std::nullopt;
+  }
   std::int64_t ns = 0;
   std::int64_t launches = 0;
   Bytes peak(0);
@@ -306,7 +300,7 @@ std::optional<Enforcer::Measured> Enforcer::measure(JobId job) {
   return Measured{Millis(ns / 1'000'000), peak};
 }
 
-void Enforcer::drop_files(JobId job) {
+void Enforcer::drop_files(const HolderId& job) {
   arbiter_.remove(job);
   if (servers_) {
     const std::lock_guard lock(mps_mutex_);
@@ -314,6 +308,7 @@ void Enforcer::drop_files(JobId job) {
   }
   const std::lock_guard lock(mutex_);
   held_.erase(job);
+  suspended_.erase(job);
   for (auto& [gpu, slots] : leases_) {
     std::erase_if(slots, [&](const auto& slot) { return slot.second == job; });
   }
@@ -321,11 +316,13 @@ void Enforcer::drop_files(JobId job) {
   GrantFolder::remove(grants_, job);
 }
 
-void Enforcer::release(JobId job, std::optional<std::int64_t> attempt) {
+void Enforcer::release(const HolderId& job, std::optional<std::int64_t> attempt) {
   {
     const std::lock_guard lock(mutex_);
+    turned_out_.erase(job);
+    suspended_.erase(job);
     const auto held = held_.find(job);
-    if (held == held_.end() || (attempt && held->second.attempt != *attempt)) return;
+    if (held == held_.end() || (attempt && held->second.grant.attempt != *attempt)) return;
   }
   drop_files(job);
 }
@@ -340,58 +337,20 @@ void Enforcer::tick() {
   busy_ = !servers_->view().empty();
 }
 
-void Enforcer::stop(const std::vector<api::JobInfo>& active) {
+void Enforcer::stop(const std::set<HolderId>& active) {
   // The end of some may be on record and not yet have come to us.
-  std::vector<JobId> over;
+  std::vector<HolderId> over;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [id, held] : held_) {
-      if (std::ranges::find(active, id.value(), &api::JobInfo::id) == active.end()) {
-        over.push_back(id);
-      }
+      if (!active.contains(id)) over.push_back(id);
     }
   }
-  for (const JobId id : over) drop_files(id);
+  for (const HolderId& id : over) drop_files(id);
   if (!servers_) return;
   const std::lock_guard lock(mps_mutex_);
   servers_->stop_empty();
   restore_gpus();
-}
-
-Result<std::unique_ptr<Enforcer>> open_enforcer(const fs::path& run, const fs::path& library,
-                                                core::EnforcementFacts wish, gpu::Devices& devices,
-                                                const std::vector<gpu::Device>& gpus,
-                                                const std::optional<gpu::StandIn>& standin) {
-  EnforcerOptions options{.run = run,
-                          .library = library,
-                          .facts = std::move(wish),
-                          .gpus = gpus,
-                          .mps = nullptr,
-                          .devices = &devices};
-  core::EnforcementFacts& facts = options.facts;
-  facts.driver_version = devices.driver_version();
-  if (::access(library.c_str(), R_OK) != 0) {
-    facts.no_library = fmt::format("there is no {}", library.string());
-  } else if (library.string().find_first_of(" :$") != std::string::npos) {
-    facts.no_library =
-        fmt::format("{} has a space, a colon or a '$' in its name", library.string());
-  }
-  if (const auto program = gpu::find_mps_control(standin)) {
-    std::vector<std::string> variables;
-    if (standin) {
-      variables = gpu::environment(*standin);
-      variables.push_back("LD_LIBRARY_PATH=" + standin->directory.string());
-    }
-    options.mps = gpu::open_mps(*program, std::move(variables));
-  } else {
-    facts.no_mps = program.error().message;
-  }
-  if (gpus.empty()) facts.no_mps = "there is no GPU";
-  for (const core::Backend& backend : core::list_backends(facts)) {
-    spdlog::info("enforcement: {}: {}{}", backend.name,
-                 backend.used ? "" : "not used: ", backend.detail);
-  }
-  return Enforcer::create(std::move(options));
 }
 
 }  // namespace aliquot::node

@@ -14,14 +14,16 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "api/types.hpp"
+#include "base/clock.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "core/enforcement.hpp"
+#include "core/grant.hpp"
 #include "core/watchdog.hpp"
 #include "gpu/mps.hpp"
 #include "node/arbiter.hpp"
@@ -35,14 +37,14 @@ struct EnforcerOptions {
   std::filesystem::path run;      // the daemon's run folder: grants/, boards/, mps/ lie in it
   std::filesystem::path library;  // libaliquot.so, where facts says there is one
   core::EnforcementFacts facts;
-  std::vector<gpu::Device> gpus;
   std::unique_ptr<gpu::MpsControl> mps;  // where facts says there is MPS
   gpu::Devices* devices = nullptr;       // for their compute modes; null: they stay as they are
+  const Clock* clock = nullptr;          // null: the machine's
 };
 
 // A process that a job's limits do not reach.
 struct Escape {
-  JobId job;
+  HolderId job;
   std::string what;  // a sentence without its end
 };
 
@@ -64,23 +66,30 @@ class Enforcer {
 
   // Before a job starts. A share that cannot be held is an error; one without its MPS server is
   // not.
-  Result<Enforced> grant(const api::JobInfo& job);
-  // After a start of the daemon: jobs that run on, all of them, then recovered().
-  void adopt(const api::JobInfo& job);
+  // reached: its processes get what is said here. Those that were there before it are held by the
+  // watchdog alone, and to their memory alone.
+  Result<Enforced> grant(const core::Grant& grant, bool reached = true);
+  // After a start of the daemon: those that were held before and run on, all of them, then
+  // recovered().
+  void adopt(const core::Grant& grant);
   void recovered();
-  // What grant() said, for the steps; empty where there was nothing to hold. A job that is to be
-  // held and is not yet is an error: a step must not come before the limits.
-  [[nodiscard]] Result<Enforced> of(const api::JobInfo& job);
-  void suspend(JobId job, bool suspended);
+  // What grant() said, for the steps; empty where there was nothing to hold. One that is to be held
+  // and is not yet is an error where it was only just started: a step must not come before the
+  // limits.
+  [[nodiscard]] Result<Enforced> of(const core::Grant& grant, bool just_started);
+  // The MPS server that the job's processes may be clients of: what ends them parts them from it.
+  [[nodiscard]] std::optional<gpu::MpsPipe> mps_of(const HolderId& job);
+  void suspend(const HolderId& job, bool suspended);
   // Nothing if it was not metered.
-  [[nodiscard]] std::optional<Measured> measure(JobId job);
+  [[nodiscard]] std::optional<Measured> measure(const HolderId& job);
   // The attempt tells a run from the one after a requeue; none: whichever it is.
-  void release(JobId job, std::optional<std::int64_t> attempt);
+  void release(const HolderId& job, std::optional<std::int64_t> attempt);
 
   // What the GPUs' processes are, from the monitor, just sampled: what holds more than its job was
   // granted is killed, unless the site only wants it reported, and told so on its standard error;
-  // what is in a job without the library is reported. What there is to say of it comes back.
-  std::vector<Escape> inspect(const std::vector<GpuView>& views);
+  // what is in a job without the library is reported. A job whose `usage` has grown ends as a
+  // whole, as far as members knows it. What there is to say of it comes back.
+  std::vector<Escape> inspect(const std::vector<GpuView>& views, const JobMembers& members = {});
   // Looks after the servers; often.
   void tick();
   // Whether there is a server to look after.
@@ -88,7 +97,7 @@ class Enforcer {
   // Whether there is a share to watch: then inspect() is called often.
   [[nodiscard]] bool watching();
   // The daemon ends; jobs that run go on with what they have. Of all others nothing stays behind.
-  void stop(const std::vector<api::JobInfo>& active);
+  void stop(const std::set<HolderId>& active);
 
   [[nodiscard]] std::vector<core::Backend> backends() const {
     return core::list_backends(options_.facts);
@@ -96,31 +105,50 @@ class Enforcer {
 
  private:
   struct Held {
-    std::int64_t attempt = 0;
+    core::Grant grant;
     core::EnforcementPlan plan;
     Enforced enforced;
-    std::optional<GrantFolder> folder;
-    Uid uid = Uid(0);
-    Gid gid = Gid(0);
-    std::map<std::string, Bytes> limits;  // by the GPU's UUID
+    std::optional<GrantFolder> folder;  // none: lost while the daemon was away
+    std::optional<gpu::MpsPipe> mps;
+    std::int64_t grown = 0;  // looks since its `usage` was found larger than it is to be
+
+    // Nothing: none of this GPU, or all of it.
+    [[nodiscard]] std::optional<Bytes> limit(const GpuId& gpu) const {
+      const auto* held = grant.find(gpu);
+      return held == nullptr || held->whole ? std::nullopt : std::optional(held->portion.memory);
+    }
   };
 
   explicit Enforcer(EnforcerOptions options);
-  [[nodiscard]] core::EnforcementPlan plan(const api::JobInfo& job) const;
-  [[nodiscard]] std::optional<LeasePlace> take_lease(const std::string& gpu, JobId job);
-  Result<std::optional<std::filesystem::path>> serve(const api::JobInfo& job, Held& held);
+  [[nodiscard]] std::optional<LeasePlace> take_lease(const GpuId& gpu, const HolderId& holder);
+  std::optional<std::filesystem::path> serve(Held& held);
   // Fault domain `gpu`: whether the GPU is kept for the server that is about to start there.
   bool keep_for_server(const gpu::MpsKey& key, std::int64_t clients);
   // For a job that uses its GPUs outside of MPS.
-  void open_gpus(const api::JobInfo& job);
+  void open_gpus(const core::Grant& grant);
   void restore_gpus();
   void describe(Held& held, const std::optional<std::filesystem::path>& pipes) const;
-  void keep(JobId job, Held held, const std::optional<std::filesystem::path>& pipes);
-  void drop_files(JobId job);
+  void keep(Held held, const std::optional<std::filesystem::path>& pipes);
+  void drop_files(const HolderId& job);
   // Processes of a job that are to end, with what they are told and where.
   struct Condemned;
-  Condemned condemn(JobId job, const Held& held, const GpuView& view,
+  Condemned condemn(const HolderId& job, const Held& held, const GpuView& view,
                     const core::Watchdog::Verdict& verdict, std::vector<Escape>& escapes) const;
+  // A process on a GPU that its job has nothing of: in how many looks in a row, by the GPU's UUID.
+  using Trespasses = std::map<std::pair<std::string, ProcessRef>, int>;
+  void turn_out(const Trespasser& one, const GpuView& view, const Trespasses& before,
+                std::vector<Escape>& escapes, std::vector<Condemned>& condemned);
+  // Says so where a GPU has more in use than processes and jobs account for.
+  void look_for_residue(const GpuView& view, Millis elapsed,
+                        const std::map<HolderId, std::vector<core::WatchedProcess>>& processes);
+  bool others_compute(const HolderId& job, const std::string& gpu,
+                      const std::map<HolderId, std::vector<core::WatchedProcess>>& processes);
+  // Those that use a GPU beside other jobs with nothing to hold them to their share of its time.
+  void hold_up(const HolderId& job, const Held& held, const GpuView& view,
+               const core::Watchdog::Verdict& verdict, std::vector<Escape>& escapes,
+               std::vector<Condemned>& condemned) const;
+  // Those whose `usage` has grown, without their processes.
+  std::vector<Condemned> find_grown(std::vector<Escape>& escapes);
   void end(Condemned condemned);
 
   EnforcerOptions options_;
@@ -128,9 +156,14 @@ class Enforcer {
   const std::filesystem::path boards_;
 
   std::mutex mutex_;  // for what follows; never held while a process starts
-  std::map<JobId, Held> held_;
-  std::map<std::string, std::map<std::uint32_t, JobId>> leases_;  // by the GPU's UUID and slot
+  std::map<HolderId, Held> held_;
+  std::map<GpuId, std::map<std::uint32_t, HolderId>> leases_;  // by slot
   core::Watchdog watchdog_;
+  MonoTime inspected_ = {};
+  Trespasses trespasses_;
+  core::Residue residue_;
+  std::set<HolderId> suspended_;
+  std::map<HolderId, std::int64_t> turned_out_;  // how many processes of a job
 
   std::mutex making_boards_;
   std::mutex mps_mutex_;
@@ -139,13 +172,5 @@ class Enforcer {
   std::atomic<bool> busy_ = false;
   Arbiter arbiter_;
 };
-
-// For this node: looks for the library and for MPS, says in the log what there is. wish: the site's
-// will; what the node has is filled in. devices must outlive it.
-Result<std::unique_ptr<Enforcer>> open_enforcer(const std::filesystem::path& run,
-                                                const std::filesystem::path& library,
-                                                core::EnforcementFacts wish, gpu::Devices& devices,
-                                                const std::vector<gpu::Device>& gpus,
-                                                const std::optional<gpu::StandIn>& standin);
 
 }  // namespace aliquot::node

@@ -8,8 +8,11 @@
 #include <unordered_map>
 
 #include "base/text.hpp"
+#include "enforce/abi.h"
 #include "node/enforcer.hpp"
 #include "node/last_words.hpp"
+#include "node/monotonic.hpp"
+#include "node/parting.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -23,9 +26,16 @@ std::string gib_text(Bytes bytes) {
 bool is_leaving(Pid pid) {
   const auto now = read_process(pid);
   if (!now || now->state == 'Z' || now->state == 'X') return true;
+  if (now->headless) return false;  // its memory is not shown there
   std::ifstream file(fmt::format("/proc/{}/statm", pid.value()));
   std::int64_t pages = 0;
   return !(file >> pages) || pages == 0;
+}
+
+// As Slurm suspends a job.
+bool is_stopped(std::int64_t pid) {
+  const auto now = read_process(Pid(static_cast<pid_t>(pid)));
+  return now && (now->state == 'T' || now->state == 't');
 }
 
 // Said the first time, the second, the fourth, …: who starts again and again fills no log.
@@ -39,25 +49,34 @@ std::string how_often(std::int64_t times) {
 
 bool Enforcer::watching() {
   const std::lock_guard lock(mutex_);
-  return !held_.empty();
+  return !held_.empty() || !trespasses_.empty();
 }
 
 struct Enforcer::Condemned {
-  JobId job;
+  HolderId job;
   Uid uid;
   Gid gid;
+  std::optional<gpu::MpsPipe> mps = {};
   std::vector<ProcessRef> processes = {};
-  std::vector<std::pair<std::string, Fd>> words = {};
+  std::vector<std::pair<ProcessRef, std::string>> words = {};
+  std::string what = {};  // for one of them, whichever
 };
 
-std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views) {
+std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views,
+                                      const JobMembers& members_of) {
   std::vector<Escape> escapes;
   std::vector<Condemned> condemned;
   std::unique_lock lock(mutex_);
-  std::map<JobId, std::unordered_map<std::int64_t, std::vector<Bytes>>> members;
-  const auto charged_by = [&](JobId job, Held& held, std::int64_t pid, const std::string& gpu) {
+  const MonoTime now = options_.clock != nullptr ? options_.clock->mono() : SystemClock().mono();
+  const Millis elapsed = now - std::exchange(inspected_, now);
+  watchdog_.pass(elapsed);
+  auto grown = find_grown(escapes);
+  const auto before = std::exchange(trespasses_, {});
+  std::map<HolderId, std::unordered_map<std::int64_t, std::vector<Bytes>>> members;
+  const auto charged_by = [&](const HolderId& job, Held& held, std::int64_t pid,
+                              const std::string& gpu) {
     auto [known, fresh] = members.try_emplace(job);
-    if (fresh) {
+    if (fresh && held.folder) {
       for (auto& member : held.folder->members()) {
         known->second.emplace(member.pid.value(), std::move(member.charged));
       }
@@ -72,28 +91,35 @@ std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views) {
   };
   for (const GpuView& view : views) {
     const std::string& gpu = view.sample.id.value();
-    std::map<JobId, std::vector<core::WatchedProcess>> processes;
-    for (const api::GpuProcess& process : view.processes) {
-      if (!process.job_id) continue;
-      const auto found = held_.find(JobId(*process.job_id));
-      if (found == held_.end() || !found->second.limits.contains(gpu)) continue;
+    for (const Trespasser& one : view.trespassers) turn_out(one, view, before, escapes, condemned);
+    std::map<HolderId, std::vector<core::WatchedProcess>> processes;
+    for (const GpuProcess& process : view.processes) {
+      if (!process.holder) continue;
+      const auto found = held_.find(*process.holder);
+      if (found == held_.end() || !found->second.limit(view.sample.id)) continue;
       if (is_leaving(Pid(static_cast<pid_t>(process.pid)))) continue;
       const auto charged = charged_by(found->first, found->second, process.pid, gpu);
       processes[found->first].push_back({.pid = process.pid,
-                                         .memory = Bytes(process.memory),
+                                         .memory = process.memory,
                                          .registered = charged.has_value(),
-                                         .charged = charged.value_or(Bytes(0))});
+                                         .charged = charged.value_or(Bytes(0)),
+                                         .stopped = !charged && is_stopped(process.pid)});
     }
+    look_for_residue(view, elapsed, processes);
     for (auto& [job, held] : held_) {
-      const auto limit = held.limits.find(gpu);
-      if (limit == held.limits.end()) continue;
-      const auto verdict = watchdog_.look(job, gpu, limit->second, processes[job]);
+      const auto limit = held.limit(view.sample.id);
+      if (!limit) continue;
+      const bool judged =
+          held.plan.library && held.folder && held.folder->heard() && !suspended_.contains(job);
+      const auto verdict = watchdog_.look(job, held.grant.owner, gpu, *limit, processes[job],
+                                          judged && others_compute(job, gpu, processes));
       if (!verdict.condemned.empty()) {
         condemned.push_back(condemn(job, held, view, verdict, escapes));
       }
+      hold_up(job, held, view, verdict, escapes, condemned);
       if (!held.plan.library) continue;
       for (const std::int64_t pid : verdict.strangers) {
-        const auto* const process = &*std::ranges::find(view.processes, pid, &api::GpuProcess::pid);
+        const auto* const process = &*std::ranges::find(view.processes, pid, &GpuProcess::pid);
         escapes.push_back({job, fmt::format("process {} ({}) uses GPU {} without the library: only "
                                             "the watchdog holds it to the job's limits",
                                             pid, quote(process->command), gpu)});
@@ -101,50 +127,195 @@ std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views) {
     }
   }
   lock.unlock();
-  if (options_.facts.kill_escapes) {
-    for (Condemned& one : condemned) end(std::move(one));
+  if (!options_.facts.kill_escapes) return escapes;
+  for (Condemned& one : condemned) end(std::move(one));
+  for (Condemned& one : grown) {
+    if (!members_of) continue;
+    // Ours and the engine's are among them that look after it.
+    for (const ProcessRef& member : members_of(one.job)) {
+      if (runs_as(member.pid, one.uid)) one.processes.push_back(member);
+    }
+    end(std::move(one));
   }
   return escapes;
 }
 
-Enforcer::Condemned Enforcer::condemn(JobId job, const Held& held, const GpuView& view,
+// What jobs say that they hold beyond what the driver attributes to their processes (managed
+// memory, memory of which only a descriptor is left) is theirs; more than its limit no job accounts
+// for.
+void Enforcer::look_for_residue(
+    const GpuView& view, Millis elapsed,
+    const std::map<HolderId, std::vector<core::WatchedProcess>>& processes) {
+  const std::string& gpu = view.sample.id.value();
+  Bytes explained(0);
+  for (const gpu::Process& process : view.sample.processes) explained += process.memory;
+  bool shared = false;
+  for (auto& [job, held] : held_) {
+    const auto limit = held.limit(view.sample.id);
+    if (!limit) continue;
+    shared = true;
+    Bytes shown(0);
+    if (const auto its = processes.find(job); its != processes.end()) {
+      for (const core::WatchedProcess& process : its->second) shown += process.memory;
+    }
+    if (!held.folder) continue;
+    held.folder->find_dead();
+    const auto usage = held.folder->usage();
+    for (std::size_t i = 0; i < usage.size(); ++i) {
+      if (held.folder->gpus()[i].gpu.value() != gpu) continue;
+      const Bytes said = std::min(usage[i].memory + usage[i].orphaned, *limit);
+      explained += std::max(said - shown, Bytes(0));
+    }
+  }
+  const Bytes rest = std::max(view.sample.memory_used - explained, Bytes(0));
+  if (!residue_.look(gpu, rest, elapsed, shared)) return;
+  spdlog::warn(
+      "GPU {}: {} of its memory is in use and held by no process and no job that says so: somebody "
+      "may keep a descriptor of exported memory; see docs/enforcement.md, 'The watchdog'",
+      gpu, gib_text(rest));
+}
+
+// Whether a job other than this one is on the GPU and has launched something just now, or may have:
+// who has the library says so itself.
+bool Enforcer::others_compute(
+    const HolderId& job, const std::string& gpu,
+    const std::map<HolderId, std::vector<core::WatchedProcess>>& processes) {
+  constexpr std::int64_t kJustNowMs = 2'000;
+  const auto own = processes.find(job);
+  if (own == processes.end() ||
+      std::ranges::all_of(own->second, &core::WatchedProcess::registered)) {
+    return false;  // nobody needs to know
+  }
+  for (const auto& [other, theirs] : processes) {
+    if (other == job || theirs.empty() || suspended_.contains(other)) continue;
+    if (std::ranges::any_of(theirs, [](const core::WatchedProcess& process) {
+          return !process.registered && !process.stopped;
+        })) {
+      return true;
+    }
+    if (std::ranges::none_of(theirs, &core::WatchedProcess::registered)) continue;
+    auto& folder = held_.at(other).folder;  // registered: it has one
+    const auto usage = folder->usage();
+    for (std::size_t i = 0; i < usage.size(); ++i) {
+      if (folder->gpus()[i].gpu.value() != gpu) continue;
+      // What lies ahead is nobody's launch.
+      const std::int64_t ago = mono_ms() - usage[i].last_launch_ns / 1'000'000;
+      if (ago >= 0 && ago < kJustNowMs) return true;
+    }
+  }
+  return false;
+}
+
+// Once is enough: it is ended in every look until it is gone, whoever forks meanwhile.
+std::vector<Enforcer::Condemned> Enforcer::find_grown(std::vector<Escape>& escapes) {
+  std::vector<Condemned> all;
+  const bool kills = options_.facts.kill_escapes;
+  for (auto& [job, held] : held_) {
+    const bool now = held.folder && held.folder->cut_back();
+    if (!now && (held.grown == 0 || !kills)) continue;
+    Condemned condemned{
+        .job = job, .uid = held.grant.owner, .gid = held.grant.group, .mps = held.mps};
+    if (worth_saying(++held.grown)) {
+      condemned.what = fmt::format(
+          "the job has made its {} larger than it is to be, which is the daemon's disk; {}",
+          (held.folder->path() / ALIQUOT_USAGE_FILE).string(),
+          kills ? "cut back, and the job is ended" : "cut back");
+      escapes.push_back({job, condemned.what});
+    }
+    all.push_back(std::move(condemned));
+  }
+  return all;
+}
+
+// All that it holds is over. Once seen may be a process that ends with the job it was of.
+void Enforcer::turn_out(const Trespasser& one, const GpuView& view, const Trespasses& before,
+                        std::vector<Escape>& escapes, std::vector<Condemned>& condemned) {
+  const std::string& gpu = view.sample.id.value();
+  const auto process = read_process(Pid(static_cast<pid_t>(one.pid)));
+  const auto seen = std::ranges::find(view.processes, one.pid, &GpuProcess::pid);
+  if (!process || is_leaving(process->ref.pid) || seen == view.processes.end()) return;
+  const auto known = before.find({gpu, process->ref});
+  const int looks = known == before.end() ? 1 : known->second + 1;
+  trespasses_[{gpu, process->ref}] = looks;
+  if (looks < 2) return;
+  Condemned out{.job = one.job, .uid = one.uid, .gid = one.gid, .processes = {process->ref}};
+  // It may be a client of a server that has others.
+  for (const auto& [job, held] : held_) {
+    if (!held.mps || !held.limit(view.sample.id)) continue;
+    if (!out.mps || held.grant.owner == one.uid) out.mps = held.mps;
+  }
+  const bool kills = options_.facts.kill_escapes;
+  const std::int64_t times = looks == 2 ? ++turned_out_[one.job] : 0;
+  if (times > 0 && worth_saying(times)) {
+    const std::string what =
+        fmt::format("process {} ({}) held {} of GPU {}: the job was granted nothing of it; {}{}",
+                    one.pid, quote(seen->command), gib_text(seen->memory), gpu,
+                    kills ? "killed" : "left alone", how_often(times));
+    escapes.push_back({one.job, what});
+    if (kills) out.words.emplace_back(process->ref, what);
+  }
+  condemned.push_back(std::move(out));
+}
+
+void Enforcer::hold_up(const HolderId& job, const Held& held, const GpuView& view,
+                       const core::Watchdog::Verdict& verdict, std::vector<Escape>& escapes,
+                       std::vector<Condemned>& condemned) const {
+  const bool kills = options_.facts.kill_escapes;
+  Condemned out{.job = job, .uid = held.grant.owner, .gid = held.grant.group, .mps = held.mps};
+  for (const auto& [pid, times] : verdict.unheld) {
+    const auto process = read_process(Pid(static_cast<pid_t>(pid)));
+    const auto seen = std::ranges::find(view.processes, pid, &GpuProcess::pid);
+    if (!process || seen == view.processes.end()) continue;
+    out.processes.push_back(process->ref);
+    if (times == 0 || !worth_saying(times)) continue;
+    const std::string what = fmt::format(
+        "process {} ({}) used GPU {} beside another job without the library, which holds a job to "
+        "its share of the time; {}{}",
+        pid, quote(seen->command), view.sample.id, kills ? "killed" : "left alone",
+        how_often(times));
+    escapes.push_back({job, what});
+    if (kills) out.words.emplace_back(process->ref, what);
+  }
+  if (!out.processes.empty()) condemned.push_back(std::move(out));
+}
+
+Enforcer::Condemned Enforcer::condemn(const HolderId& job, const Held& held, const GpuView& view,
                                       const core::Watchdog::Verdict& verdict,
                                       std::vector<Escape>& escapes) const {
   const bool kills = options_.facts.kill_escapes;
   const bool says = worth_saying(verdict.times);
   const std::string& gpu = view.sample.id.value();
-  Condemned condemned{.job = job, .uid = held.uid, .gid = held.gid};
+  Condemned condemned{
+      .job = job, .uid = held.grant.owner, .gid = held.grant.group, .mps = held.mps};
   for (const std::int64_t pid : verdict.condemned) {
     const auto process = read_process(Pid(static_cast<pid_t>(pid)));
-    const auto seen = std::ranges::find(view.processes, pid, &api::GpuProcess::pid);
+    const auto seen = std::ranges::find(view.processes, pid, &GpuProcess::pid);
     if (!process || seen == view.processes.end()) continue;
     condemned.processes.push_back(process->ref);
     if (!says) continue;
     const std::string what = fmt::format(
         "process {} ({}) held {} of GPU {}: the job held {} there and was granted {}; {}{}", pid,
-        quote(seen->command), gib_text(Bytes(seen->memory)), gpu, gib_text(verdict.held),
-        gib_text(held.limits.at(gpu)), kills ? "killed" : "left alone", how_often(verdict.times));
+        quote(seen->command), gib_text(seen->memory), gpu, gib_text(verdict.held),
+        gib_text(held.limit(view.sample.id).value_or(Bytes(0))), kills ? "killed" : "left alone",
+        how_often(verdict.times));
     escapes.push_back({job, what});
-    if (kills) condemned.words.emplace_back(what, standard_error_of(process->ref, held.uid));
+    if (kills) condemned.words.emplace_back(process->ref, what);
   }
   return condemned;
 }
 
-// Signals first, words later. A client of MPS is parted from its server before: killed in the
-// middle of its work it could take the server's other clients along.
+// The words are somebody else's who may hang; it has to be there before the process is gone.
 void Enforcer::end(Condemned condemned) {
-  if (servers_) {
-    std::vector<pid_t> clients;
-    for (const ProcessRef& process : condemned.processes) clients.push_back(process.pid.value());
-    // It does not wait for a server that is being started.
-    const std::unique_lock lock(mps_mutex_, std::try_to_lock);
-    if (lock.owns_lock()) servers_->terminate(condemned.job, clients);
+  if (!condemned.what.empty() && !condemned.processes.empty()) {
+    condemned.words.emplace_back(std::ranges::min(condemned.processes, {}, &ProcessRef::start_time),
+                                 condemned.what);
   }
-  signal_processes(condemned.processes, SIGKILL);
-  for (auto& [what, to] : condemned.words) {
-    write_as(condemned.uid, condemned.gid, std::move(to),
-             fmt::format("aliquot: job {}: {}\n", condemned.job, what));
+  for (const auto& [process, what] : condemned.words) {
+    tell_process(process, condemned.uid, condemned.gid,
+                 fmt::format("aliquot: job {}: {}\n", condemned.job, what));
   }
+  const std::string complaint = signal_parted(condemned.mps, condemned.processes, SIGKILL);
+  if (!complaint.empty()) spdlog::warn("job {}: {}", condemned.job, complaint);
 }
 
 }  // namespace aliquot::node

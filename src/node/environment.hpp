@@ -64,9 +64,11 @@ struct LoginEnvironment {
 };
 // What the user gets at login, as `su - user -c env` shows it. Takes as long as the user's profile
 // does, up to patience; then, or where there is no login shell, HOME, SHELL, USER, LOGNAME and PATH
-// alone, with a warning. On a worker.
+// alone, with a warning. Runs in group, the job's, which has nothing else yet: what the profile
+// leaves running is killed there, and what does not die ends with the job. On a worker.
 LoginEnvironment login_environment(const Identity& identity, Millis patience = seconds(10),
-                                   const std::vector<ResourceLimit>& limits = {});
+                                   const std::vector<ResourceLimit>& limits = {},
+                                   const GroupPaths& group = {});
 
 // The later one wins. Entries without a name or '=' are dropped.
 Environment merge(const Environment& base, const Environment& over);

@@ -298,6 +298,21 @@ TEST_F(Login, RunsTheProfileAsTheUser) {
             std::to_string(user->uid.value()));
 }
 
+// In no session and without a mark it could only be found by the job's group.
+TEST_F(Login, LeavesNothingOfTheProfileRunning) {
+  const auto cgroups = open_cgroups("aliquot-test");
+  if (!cgroups->available()) GTEST_SKIP() << cgroups->capabilities();
+  const Group group{JobId(getpid())};  // tests run side by side
+  const auto paths = cgroups->create(group, {});
+  ASSERT_TRUE(paths) << paths.error().message;
+  profile("(setsid env -i /bin/sleep 300 &)\nexport GROUP=$(cat /proc/self/cgroup)\n");
+  const auto login = login_environment(user_, seconds(60), {}, *paths);
+  EXPECT_THAT(std::string(get(login.environment, "GROUP").value_or("")),
+              HasSubstr(fmt::format("/aliquot-test/job_{}", getpid())));
+  EXPECT_TRUE(group_processes(*paths)->empty());
+  EXPECT_TRUE(cgroups->remove(group));
+}
+
 TEST_F(Login, HandsTheProfileNoFileOfOurs) {
   const Fd leak(open("/dev/null", O_RDONLY));  // NOLINT: not close-on-exec, on purpose
   profile("export FILES=$(ls /proc/self/fd | wc -l)\n");

@@ -40,9 +40,12 @@ bool ExclusiveGpus::make(const GpuId& gpu) {
 void ExclusiveGpus::restore(const GpuId& gpu) {
   if (!made_.contains(gpu)) return;
   if (const auto done = devices_->set_exclusive(gpu, false); !done) {
-    spdlog::warn("GPU {} stays in EXCLUSIVE_PROCESS: {}", gpu, done.error().message);
+    if (complained_.insert(gpu).second) {
+      spdlog::warn("GPU {} stays in EXCLUSIVE_PROCESS: {}", gpu, done.error().message);
+    }
     return;
   }
+  complained_.erase(gpu);
   made_.erase(gpu);
   std::error_code ignored;
   fs::remove(notes_ / gpu.value(), ignored);

@@ -38,6 +38,7 @@ class ExclusiveGpus {
   gpu::Devices* devices_;
   std::filesystem::path notes_;
   std::set<GpuId> made_;
+  std::set<GpuId> complained_;  // that they cannot be put back: said once
 };
 
 }  // namespace aliquot::node

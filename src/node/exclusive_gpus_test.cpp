@@ -11,10 +11,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class ExclusiveGpusTest : public testing::Test {
+class ExclusiveGpusTest : public ::testing::Test {
  protected:
   ExclusiveGpusTest() {
-    std::string pattern = testing::TempDir() + "exclusive-XXXXXX";
+    std::string pattern = ::testing::TempDir() + "exclusive-XXXXXX";
     folder_ = ::mkdtemp(pattern.data());
   }
   ~ExclusiveGpusTest() override {

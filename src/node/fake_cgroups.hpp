@@ -64,6 +64,7 @@ class FakeCgroups final : public Cgroups {
     });
     return {};
   }
+  [[nodiscard]] std::optional<Run> run_of(Pid) const override { return std::nullopt; }
   Result<std::vector<Run>> runs() override {
     std::vector<Run> found;
     for (const auto& [group, state] : groups) {

@@ -1,7 +1,10 @@
 #include "node/file.hpp"
 
 #include <fcntl.h>
+#include <linux/posix_acl.h>
+#include <linux/posix_acl_xattr.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <array>
@@ -16,7 +19,7 @@ namespace aliquot::node {
 tl::unexpected<Error> system_error(int error, std::string_view what,
                                    const std::filesystem::path& path) {
   Error::Code code = Error::Code::internal;
-  if (error == ENOENT || error == ENOTDIR) code = Error::Code::not_found;
+  if (error == ENOENT || error == ENOTDIR || error == ENODEV) code = Error::Code::not_found;
   if (error == EACCES || error == EPERM) code = Error::Code::permission_denied;
   if (error == EEXIST) code = Error::Code::already_exists;
   if (error == EBUSY || error == EAGAIN || error == ENOSPC) code = Error::Code::unavailable;
@@ -59,6 +62,27 @@ Result<void> write_whole(const std::filesystem::path& path, std::string_view tex
     if (!folder || fsync(folder.get()) != 0) return system_error(errno, "cannot sync", path);
   }
   return {};
+}
+
+Result<void> let_run(const std::filesystem::path& path, Uid user) {
+  struct List {
+    posix_acl_xattr_header head;
+    std::array<posix_acl_xattr_entry, 5> entries;
+  };
+  constexpr auto kRun = static_cast<std::uint16_t>(ACL_READ | ACL_EXECUTE);
+  const auto id = static_cast<std::uint32_t>(ACL_UNDEFINED_ID);
+  // In the kernel's order. It wants little endian, as all machines with these GPUs are.
+  const List list{{POSIX_ACL_XATTR_VERSION},
+                  {{{ACL_USER_OBJ, kRun, id},
+                    {ACL_USER, kRun, user.value()},
+                    {ACL_GROUP_OBJ, 0, id},
+                    {ACL_MASK, kRun, id},
+                    {ACL_OTHER, 0, id}}}};
+  if (setxattr(path.c_str(), "system.posix_acl_access", &list, sizeof list, 0) == 0) return {};
+  if (errno == ENOTSUP) {
+    return fail(Error::Code::unsupported, "{} has no access control lists", path.string());
+  }
+  return system_error(errno, "cannot give the right to run", path);
 }
 
 Result<std::string> read_whole(const std::filesystem::path& path, std::size_t limit) {

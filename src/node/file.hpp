@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/ids.hpp"
 #include "base/result.hpp"
 
 namespace aliquot::node {
@@ -19,6 +20,10 @@ Result<void> write_whole(const std::filesystem::path& path, std::string_view tex
 
 // not_found if there is none. A symbolic link is not followed.
 Result<std::string> read_whole(const std::filesystem::path& path, std::size_t limit = 64UL << 20U);
+
+// For this user to read and run besides its owner, and for nobody else, though it stays the owner's
+// to change: by an access control list. unsupported where the file system has none.
+Result<void> let_run(const std::filesystem::path& path, Uid user);
 
 // errno as a word of Error; message "what path: reason".
 tl::unexpected<Error> system_error(int error, std::string_view what,

@@ -1,8 +1,10 @@
 #include "node/grant_folder.hpp"
 
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,8 +41,21 @@ std::string uuid_text(const std::uint8_t* bytes, bool slice) {
   return text;
 }
 
-Result<aliquot_limits> encode(const GrantSpec& spec) {
-  if (spec.gpus.size() > ALIQUOT_MAX_GPUS) {
+constexpr const char* kHowFile = "how";
+constexpr const char* kServerFile = "mps";
+
+std::string to_text(const HeldHow& how) {
+  return fmt::format("domain {}\nlibrary {}\npipes {}\n", core::to_string(how.domain),
+                     how.library ? 1 : 0, how.pipes.string());
+}
+
+// The library says it in its messages; who has no number is not named there.
+std::uint64_t number_of(const HolderId& holder) {
+  return static_cast<std::uint64_t>(parse_digits(holder.value()).value_or(0));
+}
+
+Result<aliquot_limits> encode(const HolderId& holder, const std::vector<LeasedGpu>& gpus) {
+  if (gpus.size() > ALIQUOT_MAX_GPUS) {
     return fail(Error::Code::out_of_range, "shares on more than {} GPUs cannot be held",
                 static_cast<int>(ALIQUOT_MAX_GPUS));
   }
@@ -48,11 +63,11 @@ Result<aliquot_limits> encode(const GrantSpec& spec) {
   limits.magic = ALIQUOT_LIMITS_MAGIC;
   limits.version = ALIQUOT_ABI_VERSION;
   limits.size = sizeof limits;
-  limits.job = static_cast<std::uint64_t>(spec.job.value());
-  limits.gpu_count = static_cast<std::uint32_t>(spec.gpus.size());
+  limits.job = number_of(holder);
+  limits.gpu_count = static_cast<std::uint32_t>(gpus.size());
   limits.flags = ALIQUOT_FLAG_METER;
-  for (std::size_t i = 0; i < spec.gpus.size(); ++i) {
-    const GpuGrant& grant = spec.gpus[i];
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    const LeasedGpu& grant = gpus[i];
     aliquot_limit& limit = limits.gpus[i];
     const auto uuid = uuid_bytes(grant.gpu);
     if (!uuid) {
@@ -60,8 +75,9 @@ Result<aliquot_limits> encode(const GrantSpec& spec) {
     }
     std::ranges::copy(*uuid, static_cast<std::uint8_t*>(limit.uuid));
     limit.slice = grant.gpu.value().starts_with(kSlice) ? 1 : 0;
-    limit.memory_bytes = static_cast<std::uint64_t>(grant.memory.value());
-    limit.compute = static_cast<std::uint32_t>(grant.compute.value());
+    // 0: no limit.
+    limit.memory_bytes = grant.whole ? 0 : static_cast<std::uint64_t>(grant.portion.memory.value());
+    limit.compute = static_cast<std::uint32_t>(grant.portion.compute.value());
     if (!grant.lease) continue;
     const std::string board = grant.lease->board;
     if (board.size() >= ALIQUOT_PATH_BYTES || grant.lease->slot >= ALIQUOT_BOARD_SLOTS) {
@@ -75,7 +91,7 @@ Result<aliquot_limits> encode(const GrantSpec& spec) {
 }
 
 // Ours, but what an older version wrote must not lead us astray.
-Result<std::vector<GpuGrant>> decode(const fs::path& path) {
+Result<std::vector<LeasedGpu>> decode(const fs::path& path) {
   const std::string text = TRY(read_whole(path, sizeof(aliquot_limits)));
   aliquot_limits limits{};
   if (text.size() == sizeof limits) std::memcpy(&limits, text.data(), sizeof limits);
@@ -83,11 +99,13 @@ Result<std::vector<GpuGrant>> decode(const fs::path& path) {
       limits.gpu_count > ALIQUOT_MAX_GPUS) {
     return fail(Error::Code::failed_state, "{} is not of this version", path.string());
   }
-  std::vector<GpuGrant> gpus;
+  std::vector<LeasedGpu> gpus;
   for (std::uint32_t i = 0; i < limits.gpu_count; ++i) {
     const aliquot_limit& limit = limits.gpus[i];
-    GpuGrant grant{GpuId(uuid_text(static_cast<const std::uint8_t*>(limit.uuid), limit.slice != 0)),
-                   Bytes(static_cast<std::int64_t>(limit.memory_bytes)), Compute(limit.compute)};
+    LeasedGpu grant;
+    grant.gpu = GpuId(uuid_text(static_cast<const std::uint8_t*>(limit.uuid), limit.slice != 0));
+    grant.portion = {Bytes(static_cast<std::int64_t>(limit.memory_bytes)), Compute(limit.compute)};
+    grant.whole = limit.memory_bytes == 0;
     if (limit.lease != 0 && limit.board[ALIQUOT_PATH_BYTES - 1] == '\0') {
       grant.lease = LeasePlace{static_cast<const char*>(limit.board), limit.lease_slot};
     }
@@ -127,6 +145,12 @@ Result<Fd> open_usage(const fs::path& path) {
   return fd;
 }
 
+std::int64_t clock_ns(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
+
 std::int64_t count(std::uint64_t number) {
   return static_cast<std::int64_t>(std::min<std::uint64_t>(number, INT64_MAX / 4096));
 }
@@ -155,46 +179,76 @@ std::optional<std::vector<std::uint8_t>> uuid_bytes(const GpuId& gpu) {
   return bytes;
 }
 
-Result<GrantFolder> GrantFolder::create(const fs::path& root, const GrantSpec& spec) {
-  const aliquot_limits limits = TRY(encode(spec));
-  remove(root, spec.job);
-  const fs::path path = root / std::to_string(spec.job.value());
+Result<GrantFolder> GrantFolder::create(const fs::path& root, const core::Grant& grant,
+                                        const std::vector<std::optional<LeasePlace>>& leases,
+                                        const HeldHow& how) {
+  std::vector<LeasedGpu> gpus;
+  for (std::size_t i = 0; i < grant.gpus.size(); ++i) {
+    gpus.push_back({grant.gpus[i], i < leases.size() ? leases[i] : std::nullopt});
+  }
+  const aliquot_limits limits = TRY(encode(grant.holder, gpus));
+  remove(root, grant.holder);
+  const fs::path path = root / grant.holder.value();
   // The library opens the folder itself first, which takes the right to read it.
   const mode_t mode = geteuid() == 0 ? 0755 : 0700;
   if (mkdir(path.c_str(), mode) != 0) return system_error(errno, "cannot make", path);
   if (chmod(path.c_str(), mode) != 0) return system_error(errno, "cannot change", path);
-  TRY(make_usage(path / ALIQUOT_USAGE_FILE, spec.uid, spec.gid));
+  TRY(make_usage(path / ALIQUOT_USAGE_FILE, grant.owner, grant.group));
+  TRY(write_whole(path / kHowFile, to_text(how), 0600, false));
   std::string bytes(sizeof limits, '\0');
   std::memcpy(bytes.data(), &limits, sizeof limits);
   // Last: where there are limits, everything is there.
   TRY(write_whole(path / ALIQUOT_LIMITS_FILE, bytes, 0444, false));
   Fd usage = TRY(open_usage(path / ALIQUOT_USAGE_FILE));
-  return GrantFolder(path, spec.gpus, std::move(usage));
-}
-
-Result<GrantFolder> GrantFolder::open(const fs::path& root, JobId job) {
-  const fs::path path = root / std::to_string(job.value());
-  auto gpus = TRY(decode(path / ALIQUOT_LIMITS_FILE));
-  Fd usage = TRY(open_usage(path / ALIQUOT_USAGE_FILE));
   return GrantFolder(path, std::move(gpus), std::move(usage));
 }
 
-void GrantFolder::remove(const fs::path& root, JobId job) {
-  std::error_code ignored;
-  fs::remove_all(root / std::to_string(job.value()), ignored);
+Result<GrantFolder> GrantFolder::open(const fs::path& root, const HolderId& job) {
+  const fs::path path = root / job.value();
+  auto gpus = TRY(decode(path / ALIQUOT_LIMITS_FILE));
+  auto usage = open_usage(path / ALIQUOT_USAGE_FILE);
+  if (!usage) spdlog::warn("job {}: {}: the job is not heard", job, usage.error().message);
+  return GrantFolder(path, std::move(gpus), usage ? std::move(*usage) : Fd());
 }
 
-std::vector<JobId> GrantFolder::list(const fs::path& root) {
-  std::vector<JobId> jobs;
+void GrantFolder::remove(const fs::path& root, const HolderId& job) {
+  std::error_code ignored;
+  fs::remove_all(root / job.value(), ignored);
+}
+
+std::vector<HolderId> GrantFolder::list(const fs::path& root) {
+  std::vector<HolderId> jobs;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(root, error)) {
-    if (const auto id = parse_digits(entry.path().filename().string())) jobs.emplace_back(*id);
+    jobs.emplace_back(entry.path().filename().string());
   }
   return jobs;
 }
 
+HeldHow GrantFolder::read_how(const fs::path& root, const HolderId& holder, HeldHow usual) {
+  HeldHow how = std::move(usual);
+  // Of a version that wrote only which server it is.
+  if (const auto pipes = read_whole(root / holder.value() / kServerFile)) how.pipes = *pipes;
+  const std::string text = read_whole(root / holder.value() / kHowFile).value_or("");
+  for (const std::string_view line : split(text, '\n')) {
+    const auto space = line.find(' ');
+    if (space == std::string_view::npos) continue;
+    const auto name = line.substr(0, space);
+    const auto value = line.substr(space + 1);
+    if (name == "domain") how.domain = core::parse_fault_domain(value).value_or(how.domain);
+    if (name == "library") how.library = value == "1";
+    if (name == "pipes") how.pipes = value;
+  }
+  return how;
+}
+
 bool GrantFolder::copy() {
   slots_ = 0;
+  if (!usage_) {
+    auto opened = open_usage(path_ / ALIQUOT_USAGE_FILE);
+    if (!opened) return false;
+    usage_ = std::move(*opened);
+  }
   aliquot_usage* usage = nullptr;
   constexpr std::size_t kHead = offsetof(aliquot_usage, slots);
   copy_.resize(std::max(copy_.size(), (kHead + 7) / 8));
@@ -224,6 +278,7 @@ std::vector<GpuUsage> GrantFolder::usage() {
     sum.launches = count(past.launches);
     sum.refusals = count(past.refusals);
     sum.memory_peak = Bytes(count(past.peak_bytes));
+    sum.orphaned = Bytes(count(past.orphaned));
     for (std::uint32_t s = 0; s < slots_; ++s) {
       if (slots[s].pid <= 0) continue;
       const aliquot_use& use = slots[s].gpus[i];
@@ -252,14 +307,46 @@ std::vector<GpuUsage> GrantFolder::usage() {
   return all;
 }
 
-std::optional<Pid> GrantFolder::holder(std::uint32_t slot) const {
-  struct flock lock {};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = slot;
-  lock.l_len = 1;
-  if (fcntl(usage_.get(), F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return std::nullopt;
-  return Pid(lock.l_pid);
+// The list of locks is as long as the job's user makes it, and every question walks along it. So
+// not every slot is asked for: the kernel names a lock of the whole range, which leaves what is
+// before and after it. If that still takes long, the rest counts as held by somebody, who is no
+// process that we know, and nobody asks again for a while.
+std::vector<std::optional<Pid>> GrantFolder::holders() {
+  constexpr std::int64_t kLongest = 2'000'000;   // ns, of this thread's own
+  constexpr std::int64_t kRest = 1'000'000'000;  // ns
+  constexpr Pid kSomebody(-1);
+  std::vector<std::optional<Pid>> all(slots_);
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> ranges;
+  if (slots_ > 0) ranges.emplace_back(0, slots_);
+  const std::int64_t begin = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  while (!ranges.empty()) {
+    const auto [from, to] = ranges.back();
+    ranges.pop_back();
+    if (clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin > kLongest) {
+      rest_until_ns_ = clock_ns(CLOCK_MONOTONIC) + kRest;
+    }
+    if (rest_until_ns_ != 0) {
+      if (clock_ns(CLOCK_MONOTONIC) < rest_until_ns_) {
+        std::fill(all.begin() + from, all.begin() + to, kSomebody);
+        continue;
+      }
+      rest_until_ns_ = 0;
+    }
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    lock.l_start = from;
+    lock.l_len = to - from;
+    if (fcntl(usage_.get(), F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) continue;
+    const auto first = static_cast<std::uint32_t>(std::clamp<off_t>(lock.l_start, from, to - 1));
+    const auto end = lock.l_len == 0 ? to
+                                     : static_cast<std::uint32_t>(std::clamp<off_t>(
+                                           lock.l_start + lock.l_len, first + 1, to));
+    std::fill(all.begin() + first, all.begin() + end, Pid(lock.l_pid));
+    if (from < first) ranges.emplace_back(from, first);
+    if (end < to) ranges.emplace_back(end, to);
+  }
+  return all;
 }
 
 std::vector<GrantFolder::Member> GrantFolder::members() {
@@ -267,11 +354,10 @@ std::vector<GrantFolder::Member> GrantFolder::members() {
   if (!copy()) return all;
   const auto* usage = reinterpret_cast<const aliquot_usage*>(copy_.data());
   const auto* slots = static_cast<const aliquot_slot*>(usage->slots);
+  const auto held_by = holders();
   for (std::uint32_t s = 0; s < slots_; ++s) {
-    if (slots[s].pid <= 0) continue;
-    const auto pid = holder(s);
-    if (!pid) continue;
-    Member member{*pid, {}};
+    if (slots[s].pid <= 0 || !held_by[s]) continue;
+    Member member{*held_by[s], {}};
     for (std::size_t i = 0; i < gpus_.size(); ++i) {
       member.charged.emplace_back(count(slots[s].gpus[i].charged));
     }
@@ -280,13 +366,30 @@ std::vector<GrantFolder::Member> GrantFolder::members() {
   return all;
 }
 
+bool GrantFolder::cut_back() {
+  // What a file system may have beside a file of this size: tables, large pages.
+  constexpr std::int64_t kBeside = 8LL << 20U;
+  constexpr std::int64_t kSize = sizeof(aliquot_usage);
+  constexpr std::int64_t kBlock = 512;
+  struct stat info {};
+  if (!usage_ || fstat(usage_.get(), &info) != 0) return false;
+  // Blocks as well: they can lie behind the end.
+  if (info.st_size <= kSize && info.st_blocks * kBlock <= kSize + kBeside) return false;
+  // Opened for it alone: one that has it open to write keeps the user's leases off.
+  const Fd fd(
+      ::open((path_ / ALIQUOT_USAGE_FILE).c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  if (fd) (void)!ftruncate(fd.get(), kSize);  // else in the next look
+  return true;
+}
+
 void GrantFolder::find_dead() {
   dead_.clear();
   if (!copy()) return;
   const auto* usage = reinterpret_cast<const aliquot_usage*>(copy_.data());
   const auto* slots = static_cast<const aliquot_slot*>(usage->slots);
+  const auto held_by = holders();
   for (std::uint32_t s = 0; s < slots_; ++s) {
-    if (slots[s].pid > 0 && !holder(s)) dead_.insert({s, slots[s].generation});
+    if (slots[s].pid > 0 && !held_by[s]) dead_.insert({s, slots[s].generation});
   }
 }
 

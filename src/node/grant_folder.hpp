@@ -18,6 +18,8 @@
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "base/units.hpp"
+#include "core/enforcement.hpp"
+#include "core/grant.hpp"
 #include "node/process.hpp"
 #include "node/spawn.hpp"
 
@@ -29,19 +31,18 @@ struct LeasePlace {
   friend bool operator==(const LeasePlace&, const LeasePlace&) = default;
 };
 
-struct GpuGrant {
-  GpuId gpu;
-  Bytes memory;  // 0: no limit
-  Compute compute;
+// What is held of one GPU, with its place on the GPU's lease board.
+struct LeasedGpu : core::GrantedGpu {
   std::optional<LeasePlace> lease = {};
 };
 
-struct GrantSpec {
-  JobId job;
-  std::int64_t attempt = 0;
-  Uid uid;
-  Gid gid;
-  std::vector<GpuGrant> gpus;
+// How a grant is held to, as it was decided when it was made.
+struct HeldHow {
+  core::FaultDomain domain = core::FaultDomain::user;
+  bool library = false;
+  std::filesystem::path pipes = {};  // of its MPS server; empty: none
+
+  friend bool operator==(const HeldHow&, const HeldHow&) = default;
 };
 
 // What one living process of a job has in flight on a GPU.
@@ -62,6 +63,7 @@ struct GpuUsage {
   std::int64_t gpu_ns = 0;  // of all, also those that are gone
   std::int64_t launches = 0;
   std::int64_t refusals = 0;
+  Bytes orphaned = Bytes(0);  // what descriptors of processes that are gone may hold
   // Of the processes that live:
   std::vector<FlightUsage> flights;  // of those that launch
   std::int64_t last_launch_ns = 0;   // CLOCK_MONOTONIC; 0: never
@@ -70,14 +72,22 @@ struct GpuUsage {
 class GrantFolder {
  public:
   // root is ours; users walk through it.
-  static Result<GrantFolder> create(const std::filesystem::path& root, const GrantSpec& spec);
-  // After a restart of the daemon.
-  static Result<GrantFolder> open(const std::filesystem::path& root, JobId job);
-  static void remove(const std::filesystem::path& root, JobId job);
-  static std::vector<JobId> list(const std::filesystem::path& root);
+  // leases: for each GPU of the grant, or none at all.
+  static Result<GrantFolder> create(const std::filesystem::path& root, const core::Grant& grant,
+                                    const std::vector<std::optional<LeasePlace>>& leases,
+                                    const HeldHow& how);
+  // After a restart of the daemon. The job's user may have seen to it that `usage` cannot be opened
+  // (a lease): then nothing is heard of the job until it can.
+  static Result<GrantFolder> open(const std::filesystem::path& root, const HolderId& job);
+  static void remove(const std::filesystem::path& root, const HolderId& job);
+  static std::vector<HolderId> list(const std::filesystem::path& root);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  [[nodiscard]] const std::vector<GpuGrant>& gpus() const { return gpus_; }
+  [[nodiscard]] const std::vector<LeasedGpu>& gpus() const { return gpus_; }
+
+  // For who takes the grant up after a restart of the daemon. usual: for what does not stand there.
+  [[nodiscard]] static HeldHow read_how(const std::filesystem::path& root, const HolderId& holder,
+                                        HeldHow usual);
 
   // One for each GPU of the grant. Not thread-safe: who reads often has a folder of its own.
   std::vector<GpuUsage> usage();
@@ -88,23 +98,29 @@ class GrantFolder {
   // The processes that have registered and live, by the locks they hold: the kernel says who that
   // is.
   std::vector<Member> members();
+  // Whether members() has named all of them when it was last asked.
+  [[nodiscard]] bool heard() const { return bool(usage_) && rest_until_ns_ == 0; }
+  // Whether `usage` has grown: it is the user's file, and the daemon's file system. What is too
+  // much is taken away again.
+  bool cut_back();
   // Looks again which processes are dead; between two calls they are taken for what they were.
   void find_dead();
 
  private:
-  GrantFolder(std::filesystem::path path, std::vector<GpuGrant> gpus, Fd usage)
+  GrantFolder(std::filesystem::path path, std::vector<LeasedGpu> gpus, Fd usage)
       : path_(std::move(path)), gpus_(std::move(gpus)), usage_(std::move(usage)) {}
   // As much of the file as may be in use, or nothing.
   bool copy();
-  // Who holds a slot's lock.
-  [[nodiscard]] std::optional<Pid> holder(std::uint32_t slot) const;
+  // Who holds the slots' locks.
+  std::vector<std::optional<Pid>> holders();
 
   std::filesystem::path path_;
-  std::vector<GpuGrant> gpus_;
+  std::vector<LeasedGpu> gpus_;
   Fd usage_;
   std::vector<std::uint64_t> copy_;  // of the file, in words for the alignment
   std::uint32_t slots_ = 0;          // that are in it
   std::set<std::pair<std::uint32_t, std::uint32_t>> dead_;  // slot and generation
+  std::int64_t rest_until_ns_ = 0;  // CLOCK_MONOTONIC: before it nobody asks for locks
 };
 
 // "GPU-8178b55f-6126-…" as the 16 bytes that CUDA has.

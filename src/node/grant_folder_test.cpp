@@ -26,22 +26,24 @@ namespace fs = std::filesystem;
 
 const GpuId kGpu("GPU-8178b55f-6126-8f32-0102-030405060708");
 
-class GrantFolderTest : public testing::Test {
+class GrantFolderTest : public ::testing::Test {
  protected:
   GrantFolderTest() {
-    std::string pattern = testing::TempDir() + "grant-XXXXXX";
+    std::string pattern = ::testing::TempDir() + "grant-XXXXXX";
     root_ = ::mkdtemp(pattern.data());
   }
   ~GrantFolderTest() override {
     std::error_code error;
     fs::remove_all(root_, error);
   }
-  GrantSpec spec() const {
-    return {.job = JobId(7),
-            .attempt = 0,
-            .uid = Uid(::geteuid() == 0 ? 65534 : ::geteuid()),
-            .gid = Gid(::getegid()),
-            .gpus = {{kGpu, gib(10), Compute(2'500), LeasePlace{root_ / "board", 3}}}};
+  core::Grant grant() const {
+    return {.holder = HolderId("7"),
+            .owner = Uid(::geteuid() == 0 ? 65534 : ::geteuid()),
+            .group = Gid(::getegid()),
+            .gpus = {{kGpu, {gib(10), Compute(2'500)}}}};
+  }
+  Result<GrantFolder> create(const core::Grant& wanted) const {
+    return GrantFolder::create(root_, wanted, {LeasePlace{root_ / "board", 3}}, how_);
   }
   aliquot_usage* map() const {
     const Fd fd(::open((root_ / "7" / "usage").c_str(), O_RDWR | O_CLOEXEC));
@@ -49,8 +51,8 @@ class GrantFolderTest : public testing::Test {
         ::mmap(nullptr, sizeof(aliquot_usage), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
     return memory == MAP_FAILED ? nullptr : static_cast<aliquot_usage*>(memory);
   }
-  // A process that holds a slot, until it is killed.
-  pid_t take(aliquot_usage* usage, std::uint32_t slot) {
+  // A process that holds a slot, until it is killed; and every second byte of more.
+  pid_t take(aliquot_usage* usage, std::uint32_t slot, int more = 0, off_t from = 0) {
     std::array<int, 2> ready{};
     EXPECT_EQ(::pipe(ready.data()), 0);
     const pid_t child = ::fork();
@@ -61,6 +63,10 @@ class GrantFolderTest : public testing::Test {
       lock.l_start = slot;
       lock.l_len = 1;
       ::fcntl(fd, F_SETLK, &lock);
+      for (int i = 0; i < more; ++i) {
+        lock.l_start = from + off_t{2} * i;
+        ::fcntl(fd, F_SETLK, &lock);
+      }
       if (::write(ready[1], "x", 1) != 1) ::_exit(1);
       ::alarm(60);
       ::pause();
@@ -79,16 +85,17 @@ class GrantFolderTest : public testing::Test {
   }
 
   fs::path root_;
+  const HeldHow how_{core::FaultDomain::gpu, true, "/run/x/p"};
 };
 
 // A slice has a name of its own: taken for a GPU, neither the library nor the watchdog would find
 // it.
 TEST_F(GrantFolderTest, ASliceIsFoundAgainByItsOwnName) {
   const GpuId slice("MIG-8178b55f-6126-8f32-0102-030405060708");
-  GrantSpec wanted = spec();
-  wanted.gpus.push_back({slice, gib(5), Compute(1'000)});
-  ASSERT_TRUE(GrantFolder::create(root_, wanted));
-  const auto again = GrantFolder::open(root_, JobId(7));
+  core::Grant wanted = grant();
+  wanted.gpus.push_back({slice, {gib(5), Compute(1'000)}});
+  ASSERT_TRUE(create(wanted));
+  const auto again = GrantFolder::open(root_, HolderId("7"));
   ASSERT_TRUE(again) << again.error().message;
   ASSERT_EQ(again->gpus().size(), 2U);
   EXPECT_EQ(again->gpus()[0].gpu, kGpu);
@@ -96,7 +103,7 @@ TEST_F(GrantFolderTest, ASliceIsFoundAgainByItsOwnName) {
 }
 
 TEST_F(GrantFolderTest, LimitsAreOursAndUsageIsTheJobs) {
-  const auto folder = GrantFolder::create(root_, spec());
+  const auto folder = create(grant());
   ASSERT_TRUE(folder) << folder.error().message;
   struct stat info {};
   ASSERT_EQ(::lstat((root_ / "7/limits").c_str(), &info), 0);
@@ -105,7 +112,7 @@ TEST_F(GrantFolderTest, LimitsAreOursAndUsageIsTheJobs) {
   EXPECT_EQ(info.st_size, static_cast<off_t>(sizeof(aliquot_limits)));
   ASSERT_EQ(::lstat((root_ / "7/usage").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 07777U, 0600U);
-  EXPECT_EQ(info.st_uid, spec().uid.value());
+  EXPECT_EQ(info.st_uid, grant().owner.value());
   EXPECT_EQ(info.st_size, static_cast<off_t>(sizeof(aliquot_usage)));
   aliquot_limits limits{};
   std::ifstream(root_ / "7/limits").read(reinterpret_cast<char*>(&limits), sizeof limits);
@@ -117,22 +124,38 @@ TEST_F(GrantFolderTest, LimitsAreOursAndUsageIsTheJobs) {
   EXPECT_EQ(limits.gpus[0].lease_slot, 3U);
 }
 
+TEST_F(GrantFolderTest, HowItWasHeldIsFoundAgain) {
+  const HolderId holder("7");
+  EXPECT_EQ(GrantFolder::read_how(root_, holder, how_), how_) << "nothing stands there";
+  ASSERT_TRUE(create(grant()));
+  EXPECT_EQ(GrantFolder::read_how(root_, holder, {}), how_);
+  // Of the version before.
+  fs::remove(root_ / "7/how");
+  std::ofstream(root_ / "7/mps") << "/run/y/p";
+  EXPECT_EQ(GrantFolder::read_how(root_, holder, {core::FaultDomain::job, true, {}}),
+            (HeldHow{core::FaultDomain::job, true, "/run/y/p"}));
+  // What cannot be read is as usual.
+  std::ofstream(root_ / "7/how") << "domain x\nlibrary\n\xff";
+  EXPECT_EQ(GrantFolder::read_how(root_, holder, {core::FaultDomain::job, true, {}}).domain,
+            core::FaultDomain::job);
+}
+
 TEST_F(GrantFolderTest, IsFoundAgainAndRemoved) {
-  ASSERT_TRUE(GrantFolder::create(root_, spec()));
-  const auto again = GrantFolder::open(root_, JobId(7));
+  ASSERT_TRUE(create(grant()));
+  const auto again = GrantFolder::open(root_, HolderId("7"));
   ASSERT_TRUE(again) << again.error().message;
   ASSERT_EQ(again->gpus().size(), 1U);
   EXPECT_EQ(again->gpus()[0].gpu, kGpu);
-  EXPECT_EQ(again->gpus()[0].memory, gib(10));
+  EXPECT_EQ(again->gpus()[0].portion.memory, gib(10));
   EXPECT_EQ(again->gpus()[0].lease, (LeasePlace{root_ / "board", 3}));
-  EXPECT_EQ(GrantFolder::list(root_), std::vector<JobId>{JobId(7)});
-  GrantFolder::remove(root_, JobId(7));
-  EXPECT_FALSE(GrantFolder::open(root_, JobId(7)));
+  EXPECT_EQ(GrantFolder::list(root_), std::vector<HolderId>{HolderId("7")});
+  GrantFolder::remove(root_, HolderId("7"));
+  EXPECT_FALSE(GrantFolder::open(root_, HolderId("7")));
   EXPECT_TRUE(GrantFolder::list(root_).empty());
 }
 
 TEST_F(GrantFolderTest, SumsWhatProcessesUse) {
-  auto folder = GrantFolder::create(root_, spec());
+  auto folder = create(grant());
   aliquot_usage* usage = map();
   ASSERT_NE(usage, nullptr);
   EXPECT_EQ(::pthread_mutex_lock(&usage->lock.mutex), 0);
@@ -174,8 +197,60 @@ TEST_F(GrantFolderTest, SumsWhatProcessesUse) {
   ::munmap(usage, sizeof *usage);
 }
 
+TEST_F(GrantFolderTest, FindsEveryHolderWhateverTheyLock) {
+  auto folder = create(grant());
+  aliquot_usage* usage = map();
+  ASSERT_NE(usage, nullptr);
+  usage->high_water = 40;
+  std::vector<Pid> expected;
+  std::vector<pid_t> children;
+  for (const std::uint32_t slot : {30U, 0U, 7U, 39U, 8U, 31U}) {
+    children.push_back(take(usage, slot));
+  }
+  for (const std::size_t i : {1U, 2U, 4U, 0U, 5U, 3U}) expected.emplace_back(children[i]);
+  usage->slots[20].pid = 1;  // dead
+  usage->slots[20].gpus[0].charged = 5;
+  folder->find_dead();
+  EXPECT_EQ(folder->usage()[0].memory, Bytes(0));
+  std::vector<Pid> found;
+  for (const auto& member : folder->members()) found.push_back(member.pid);
+  EXPECT_EQ(found, expected);
+  for (const pid_t child : children) end(child);
+  ::munmap(usage, sizeof *usage);
+}
+
+// Of this thread: how busy the machine is does not count.
+std::int64_t cpu_ms() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec * 1'000 + now.tv_nsec / 1'000'000;
+}
+
+TEST_F(GrantFolderTest, ALongListOfLocksTakesNobodysTime) {
+  auto folder = create(grant());
+  aliquot_usage* usage = map();
+  ASSERT_NE(usage, nullptr);
+  usage->high_water = ALIQUOT_USAGE_SLOTS;
+  for (auto& slot : usage->slots) slot.pid = 1;
+  const auto cost = [&] {
+    const std::int64_t before = cpu_ms();
+    for (int i = 0; i < 10; ++i) (void)folder->members();
+    return cpu_ms() - before;
+  };
+  // Far away from all slots, then in every second one of them.
+  const pid_t far = take(usage, 0, 3'000, 1'000'000);
+  const std::int64_t with_far = cost();
+  EXPECT_LT(with_far, 100);
+  const pid_t near = take(usage, 1, 500, 3);
+  const std::int64_t with_near = cost();
+  EXPECT_LT(with_near, 100);
+  end(far);
+  end(near);
+  ::munmap(usage, sizeof *usage);
+}
+
 TEST_F(GrantFolderTest, NonsenseFromTheJobHurtsNobody) {
-  auto folder = GrantFolder::create(root_, spec());
+  auto folder = create(grant());
   aliquot_usage* usage = map();
   ASSERT_NE(usage, nullptr);
   usage->high_water = 0xffffffff;

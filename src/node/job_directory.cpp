@@ -17,16 +17,11 @@
 
 #include "base/text.hpp"
 #include "node/file.hpp"
+#include "node/monotonic.hpp"
 #include "node/stepd/files.hpp"
 
 namespace aliquot::node {
 namespace {
-
-std::int64_t mono_ms() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
-}
 
 // Exclusive; stepd holds it only while it reads launch.json and writes stepd.pid.
 Result<Fd> lock_directory(const std::filesystem::path& directory, Millis patience) {
@@ -49,9 +44,15 @@ Result<Fd> lock_directory(const std::filesystem::path& directory, Millis patienc
 }  // namespace
 
 JobDirectory::JobDirectory(const std::filesystem::path& jobs, const Run& run)
-    : path_(jobs / run_name(run)) {}
+    : path_(jobs / run_name(run)) {
+  std::error_code error;
+  if (run.attempt == 0 || std::filesystem::exists(path_, error)) return;
+  const JobDirectory plain(jobs, Run{run.job});
+  const auto launch = plain.read_launch();
+  if (launch && launch->attempt == run.attempt) path_ = plain.path_;
+}
 
-Result<void> JobDirectory::write_script(std::string_view text, Uid owner, Gid group) const {
+Result<void> JobDirectory::write_script(std::string_view text, Uid user, Gid group) const {
   const bool root = geteuid() == 0;
   if (mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) {
     return system_error(errno, "cannot make", path_);
@@ -59,9 +60,12 @@ Result<void> JobDirectory::write_script(std::string_view text, Uid owner, Gid gr
   if (chmod(path_.c_str(), root ? 0711 : 0700) != 0) {
     return system_error(errno, "cannot change", path_);
   }
-  // Nobody else may read it, and the interpreter, run by its owner, must.
+  // Nobody else may read it, and the interpreter, run by the user, must.
   TRY(write_whole(script(), text, 0500, false));
-  if (root && lchown(script().c_str(), owner.value(), group.value()) != 0) {
+  if (!root) return {};
+  auto allowed = let_run(script(), user);
+  if (allowed || allowed.error().code != Error::Code::unsupported) return allowed;
+  if (lchown(script().c_str(), user.value(), group.value()) != 0) {
     return system_error(errno, "cannot give away", script());
   }
   return {};
@@ -174,6 +178,10 @@ Result<void> JobDirectory::send(const Command& command) const {
     return system_error(errno, "cannot write to", path);
   }
   return {};
+}
+
+Result<Launch> JobDirectory::read_launch() const {
+  return launch_from_json(TRY(read_whole(path_ / kLaunchFile)));
 }
 
 Result<ExitRecord> JobDirectory::read_exit() const {

@@ -23,15 +23,18 @@ namespace aliquot::node {
 
 class JobDirectory {
  public:
-  // jobs is <state>/jobs; the folder need not exist.
+  // jobs is <state>/jobs; the folder need not exist. A run that was started when folders were named
+  // by the job alone is found there.
   JobDirectory(const std::filesystem::path& jobs, const Run& run);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] std::filesystem::path script() const { return path_ / "script"; }
 
-  // At submission: the folder, and the script as only its owner can read and run it. Users must be
-  // able to walk through, so the folders up to here need mode 0711 when we are root.
-  [[nodiscard]] Result<void> write_script(std::string_view text, Uid owner, Gid group) const;
+  // Before a start: the folder, and the script as only this user can read and run it. It stays
+  // ours, or it would be a file of the user's in our folder that can grow; where the file system
+  // has no access control lists it is given away. Users must be able to walk through, so the
+  // folders up to here need mode 0711 when we are root.
+  [[nodiscard]] Result<void> write_script(std::string_view text, Uid user, Gid group) const;
   [[nodiscard]] Result<std::string> read_script() const;
 
   // Before each start, the first or a requeue: forgets the last run and writes launch.json.
@@ -52,6 +55,9 @@ class JobDirectory {
   using Status = std::variant<NeverStarted, ProcessRef, ExitRecord, Lost>;
   // What became of it: still running (watch it with open_process), ended, lost, or never started.
   [[nodiscard]] Result<Status> inspect(Millis patience = seconds(5)) const;
+
+  // launch.json; not_found where nothing is to be run, or was.
+  [[nodiscard]] Result<Launch> read_launch() const;
 
   // exit.json alone; not_found while there is none.
   [[nodiscard]] Result<ExitRecord> read_exit() const;

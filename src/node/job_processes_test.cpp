@@ -18,13 +18,24 @@ TEST(JobProcesses, AreThoseOfTheGroupWithoutTheirClient) {
   ASSERT_TRUE(cgroups.create(group, {}));
   ASSERT_TRUE(cgroups.add(group, self));
   ASSERT_TRUE(cgroups.add(group, client));
-  const JobProcesses all(cgroups, group, "7:x", {client});
+  const JobProcesses all(cgroups, group, "7:x", {}, {client});
   ASSERT_EQ(all.find().size(), 1U);
   EXPECT_EQ(all.find()[0].pid, self);
   EXPECT_EQ(all.kill(false, seconds(1)).count, 1);
   EXPECT_FALSE(all.gone()) << "its client reports how it went";
   EXPECT_EQ(all.kill(true, seconds(1)).count, 1);
   EXPECT_TRUE(all.gone());
+}
+
+TEST(JobProcesses, WhoIsLeftIsNamed) {
+  FakeCgroups cgroups;
+  const Group group{{JobId(7)}};
+  ASSERT_TRUE(cgroups.create(group, {}));
+  const JobProcesses all(cgroups, group, "7:x");
+  EXPECT_EQ(all.describe_left(), "");
+  ASSERT_TRUE(cgroups.add(group, Pid(getpid())));
+  EXPECT_EQ(all.describe_left(), fmt::format("process {} ('node_test', user {}, in state R)",
+                                             getpid(), testing::me().user));
 }
 
 // Whoever writes the mark of a job into an environment of their own is not in the job.

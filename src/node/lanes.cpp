@@ -1,6 +1,7 @@
 #include "node/lanes.hpp"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "node/worker.hpp"
@@ -13,7 +14,10 @@ constexpr std::chrono::seconds kIdle(10);
 
 }  // namespace
 
-Lanes::Lanes(std::string name, Sizes sizes) : name_(std::move(name)), sizes_(sizes) {}
+Lanes::Lanes(std::string name, Sizes sizes) : name_(std::move(name)), sizes_(sizes) {
+  ++threads_;
+  start_thread(name_, [this] { run(); }).detach();
+}
 
 Lanes::~Lanes() {
   std::unique_lock lock(mutex_);
@@ -43,9 +47,14 @@ std::size_t Lanes::ready() const {
 
 void Lanes::grow() {
   wake_.notify_one();
-  if (stop_ || ready() <= idle_ || threads_ >= sizes_.threads) return;
-  ++threads_;
-  start_thread(name_, [this] { run(); }).detach();
+  if (stop_ || ready() <= idle_ + coming_ || threads_ >= sizes_.threads) return;
+  try {
+    start_thread(name_, [this] { run(true); }).detach();
+    ++threads_;
+    ++coming_;
+  } catch (const std::system_error&) {
+    // The machine has no more: those there are do it, later.
+  }
 }
 
 std::map<std::int64_t, Lanes::Lane>::iterator Lanes::take() {
@@ -62,15 +71,16 @@ std::map<std::int64_t, Lanes::Lane>::iterator Lanes::take() {
   return lanes_.end();
 }
 
-void Lanes::run() {
+void Lanes::run(bool coming) {
   std::unique_lock lock(mutex_);
+  if (coming) --coming_;
   while (!stop_) {
     const auto entry = take();
     if (entry == lanes_.end()) {
       ++idle_;
       const bool woken = wake_.wait_for(lock, kIdle) == std::cv_status::no_timeout;
       --idle_;
-      if (!woken && ready() == 0) break;
+      if (!woken && ready() == 0 && threads_ > 1) break;  // one is always there
       continue;
     }
     Lane& lane = entry->second;

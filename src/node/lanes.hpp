@@ -44,7 +44,7 @@ class Lanes {
     std::size_t busy = 0;
   };
 
-  void run();
+  void run(bool coming = false);
   // All under the mutex. How many lanes could be taken now:
   [[nodiscard]] std::size_t ready() const;
   // One that may go, of another user than the last one where there is any.
@@ -61,6 +61,7 @@ class Lanes {
   Uid last_;
   std::size_t threads_ = 0;
   std::size_t idle_ = 0;
+  std::size_t coming_ = 0;  // of the threads: those that have not looked for work yet
   bool stop_ = false;
 };
 

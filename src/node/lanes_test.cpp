@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <pthread.h>
+
 #include <atomic>
+#include <chrono>
 #include <future>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "node/testing.hpp"
@@ -47,18 +52,43 @@ TEST(Lanes, OneUserCannotTakeThemAll) {
   std::atomic<bool> served = false;
   lanes.post(kBob, 100, [&served] { served = true; });
   EXPECT_TRUE(testing::eventually([&] { return served.load(); }));
-  EXPECT_EQ(stalled, 2);
+  EXPECT_TRUE(testing::eventually([&] { return stalled == 2; }));
   held.set_value();
   EXPECT_TRUE(testing::eventually([&] { return stalled == 20; }));
 }
 
 TEST(Lanes, EndWithWhatIsBeingDone) {
-  std::atomic<int> count = 0;
+  std::promise<void> begun;
+  std::atomic<bool> ended = false;
+  std::atomic<bool> second = false;
   {
     Lanes lanes("test");
-    for (int lane = 0; lane < 50; ++lane) lanes.post(kAnn, lane, [&count] { ++count; });
+    lanes.post(kAnn, 1, [&] {
+      begun.set_value();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      ended = true;
+    });
+    begun.get_future().wait();
+    lanes.post(kAnn, 1, [&] { second = true; });
   }
-  EXPECT_LE(count, 50);
+  EXPECT_TRUE(ended);
+  EXPECT_FALSE(second);
+}
+
+// A machine that is full of processes has no more threads: those there are do the work.
+TEST(Lanes, GoOnWithoutNewThreads) {
+  pthread_attr_t before;
+  pthread_attr_t vast;
+  ASSERT_EQ(pthread_getattr_default_np(&before), 0);
+  ASSERT_EQ(pthread_attr_init(&vast), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&vast, std::size_t{1} << 60U), 0);
+  Lanes lanes("test");
+  ASSERT_EQ(pthread_setattr_default_np(&vast), 0);
+  EXPECT_THROW(std::thread([] {}).join(), std::system_error);
+  std::atomic<int> done = 0;
+  for (int lane = 0; lane < 20; ++lane) lanes.post(kAnn, lane, [&done] { ++done; });
+  EXPECT_TRUE(testing::eventually([&] { return done == 20; }));
+  ASSERT_EQ(pthread_setattr_default_np(&before), 0);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "node/last_words.hpp"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -7,15 +9,35 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <optional>
+#include <vector>
+
+#include "node/descriptors.hpp"
 
 namespace aliquot::node {
 namespace {
 
-constexpr int kStandardError = 2;
 constexpr int kMostAncestors = 16;
 constexpr unsigned kPatience = 10;  // seconds
+constexpr int kTakenMs = 500;       // what a process takes to start, on a busy machine
+
+// The process and its ancestors, as far as they are this user's.
+std::vector<Fd> family(const ProcessRef& process, Uid user) {
+  std::vector<Fd> all;
+  auto next = std::optional(process);
+  while (next && all.size() < kMostAncestors) {
+    auto held = open_process(*next);
+    if (!held || !runs_as(next->pid, user)) break;
+    all.push_back(std::move(*held));
+    const auto now = read_process(next->pid);
+    const auto parent = now ? read_process(now->parent) : std::nullopt;
+    next = parent ? std::optional(parent->ref) : std::nullopt;
+  }
+  return all;
+}
 
 bool goes_nowhere(int fd) {
   struct stat info {};
@@ -25,22 +47,33 @@ bool goes_nowhere(int fd) {
 
 // Between fork and the end, in a process with threads: system calls and nothing else. What is
 // written to may ask who writes, so it is the user, not us.
-[[noreturn]] void write_and_end(uid_t user, gid_t group, int to, const char* text,
-                                std::size_t size) {
+[[noreturn]] void write_and_end(uid_t user, gid_t group, const int* family, std::size_t count,
+                                int taken, const char* text, std::size_t size) {
   for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (dup2(to, STDERR_FILENO) < 0) _exit(1);
-  close(STDIN_FILENO);
-  close(STDOUT_FILENO);
-  syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
+  std::array<int, kMostAncestors + 1> kept{};
+  std::copy_n(family, count, kept.begin());
+  kept[count] = taken;
+  close_others(kept.data(), count + 1);
+  std::array<int, kMostAncestors> ends{};
+  for (std::size_t i = 0; i < count; ++i)
+    ends[i] = static_cast<int>(syscall(SYS_pidfd_getfd, family[i], STDERR_FILENO, 0));
+  if (write(taken, "", 1) != 1) _exit(1);
   if (geteuid() == 0 && (syscall(SYS_setgroups, 0, nullptr) != 0 ||
                          syscall(SYS_setresgid, group, group, group) != 0 ||
                          syscall(SYS_setresuid, user, user, user) != 0)) {
     _exit(1);
   }
   alarm(kPatience);
+  int to = -1;
+  for (std::size_t i = 0; i < count && to < 0; ++i)
+    if (ends[i] >= 0 && !goes_nowhere(ends[i])) to = ends[i];
+  if (to < 0 || dup2(to, STDERR_FILENO) < 0) _exit(1);
+  close(STDIN_FILENO);
+  close(STDOUT_FILENO);
+  syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
   for (std::size_t done = 0; done < size;) {
     const ssize_t n = write(STDERR_FILENO, text + done, size - done);
     if (n <= 0) _exit(1);
@@ -51,30 +84,28 @@ bool goes_nowhere(int fd) {
 
 }  // namespace
 
-Fd standard_error_of(const ProcessRef& process, Uid user) {
-  auto next = std::optional(process);
-  for (int depth = 0; next && depth < kMostAncestors; ++depth) {
-    const auto held = open_process(*next);
-    if (!held || !runs_as(next->pid, user)) return {};
-    Fd found(static_cast<int>(syscall(SYS_pidfd_getfd, held->get(), kStandardError, 0)));
-    if (found && !goes_nowhere(found.get())) return found;
-    const auto now = read_process(next->pid);
-    const auto parent = now ? read_process(now->parent) : std::nullopt;
-    next = parent ? std::optional(parent->ref) : std::nullopt;
-  }
-  return {};
-}
-
-void write_as(Uid user, Gid group, Fd to, const std::string& text) {
-  if (!to) return;
+void tell_process(const ProcessRef& process, Uid user, Gid group, const std::string& text) {
+  const auto processes = family(process, user);
+  std::array<int, kMostAncestors> numbers{};
+  for (std::size_t i = 0; i < processes.size(); ++i) numbers[i] = processes[i].get();
+  std::array<int, 2> ends{};
+  if (processes.empty() || pipe2(ends.data(), O_CLOEXEC) != 0) return;
+  const Fd reading(ends[0]);
+  Fd writing(ends[1]);
   // Twice, so that nobody has to wait for the one that may hang.
   const pid_t child = fork();
   if (child == 0) {
-    if (fork() == 0) write_and_end(user.value(), group.value(), to.get(), text.data(), text.size());
+    if (fork() == 0) {
+      write_and_end(user.value(), group.value(), numbers.data(), processes.size(), writing.get(),
+                    text.data(), text.size());
+    }
     _exit(0);
   }
+  writing = Fd();
   while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
+  pollfd taken{reading.get(), POLLIN, 0};
+  (void)poll(&taken, 1, kTakenMs);
 }
 
 }  // namespace aliquot::node

@@ -2,27 +2,33 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <thread>
+
+#include "node/testing.hpp"
 
 namespace aliquot::node {
 namespace {
 
 using namespace std::chrono_literals;
 
-class LastWordsTest : public testing::Test {
+class LastWordsTest : public ::testing::Test {
  protected:
   LastWordsTest() {
-    std::string pattern = testing::TempDir() + "words-XXXXXX";
+    std::string pattern = ::testing::TempDir() + "words-XXXXXX";
     path_ = ::mkdtemp(pattern.data()) + std::string("/err");
   }
   ~LastWordsTest() override {
@@ -69,36 +75,53 @@ class LastWordsTest : public testing::Test {
 
 TEST_F(LastWordsTest, AreReadWhereTheProcessWroteItsErrors) {
   const auto process = start("exec 2>" + path_ + "; echo before >&2; echo $$; exec sleep 600 >&2");
-  Fd to = standard_error_of(process, uid_);
-  ASSERT_TRUE(to);
+  tell_process(process, uid_, gid_, "it was killed\n");
   signal_processes({process}, SIGKILL);
-  write_as(uid_, gid_, std::move(to), "it was killed\n");
   EXPECT_TRUE(says("before\nit was killed\n"));
 }
 
 TEST_F(LastWordsTest, GoToItsParentWhereItReadsNothing) {
   const auto process = start("exec 2>" + path_ + "; sleep 600 >/dev/null 2>&1 & echo $!; wait");
-  Fd to = standard_error_of(process, uid_);
-  ASSERT_TRUE(to);
-  write_as(uid_, gid_, std::move(to), "words\n");
+  tell_process(process, uid_, gid_, "words\n");
   EXPECT_TRUE(says("words\n"));
   signal_processes({process}, SIGKILL);
 }
 
 TEST_F(LastWordsTest, AnotherUsersAreNotTouched) {
   const auto process = start("exec 2>" + path_ + "; echo $$; exec sleep 600 >&2");
-  EXPECT_FALSE(standard_error_of(process, Uid(uid_.value() + 1)));
+  tell_process(process, Uid(uid_.value() + 1), gid_, "words\n");
+  tell_process(process, uid_, gid_, "others\n");
+  EXPECT_TRUE(says("others\n"));
 }
 
 TEST_F(LastWordsTest, NobodyWaitsForAPipeThatNobodyReads) {
   std::array<int, 2> pipe{};
-  ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC | O_NONBLOCK), 0);
+  ASSERT_EQ(::pipe2(pipe.data(), O_NONBLOCK), 0);
   while (::write(pipe[1], "x", 1) == 1) {
   }
   ::fcntl(pipe[1], F_SETFL, 0);
-  write_as(uid_, gid_, Fd(::dup(pipe[1])), "words\n");  // or this test never ends
-  ::close(pipe[0]);
+  ::fcntl(pipe[0], F_SETFD, FD_CLOEXEC);
+  const auto process =
+      start("echo $$; exec sleep 600 2>&" + std::to_string(pipe[1]) + " >/dev/null");
+  ASSERT_TRUE(node::testing::eventually([&] {
+    std::error_code error;
+    const auto link = fmt::format("/proc/{}/fd/2", process.pid.value());
+    return std::filesystem::read_symlink(link, error).string().starts_with("pipe:");
+  }));
+  std::array<int, 2> ours{};
+  ASSERT_EQ(::pipe(ours.data()), 0);
+  tell_process(process, uid_, gid_, "words\n");  // or this test never ends
+  signal_processes({process}, SIGKILL);
+  // Who writes there is the user: while it waits nothing of ours is open in it.
+  ::close(ours[1]);
   ::close(pipe[1]);
+  char byte = 0;
+  EXPECT_EQ(::read(ours[0], &byte, 1), 0);
+  pollfd writers{pipe[0], POLLIN, 0};
+  EXPECT_EQ(::poll(&writers, 1, 0), 1);
+  EXPECT_EQ(writers.revents & POLLHUP, 0) << "it has given up";
+  ::close(ours[0]);
+  ::close(pipe[0]);
 }
 
 }  // namespace

@@ -97,6 +97,13 @@ class Reader {
       field("batch_only", &out->batch_only);
     });
   }
+  static bool read(const json::value& value, gpu::MpsPipe* out) {
+    return read_fields(value, [&](Reader& field) {
+      field("program", &out->program);
+      field("environment", &out->environment);
+      field("folder", &out->folder);
+    });
+  }
   static bool read(const json::value& value, EndReason* out) {
     if (!value.is_string()) return false;
     for (std::size_t i = 0; i < kReasons.size(); ++i) {
@@ -161,6 +168,11 @@ std::string to_json(const Launch& launch) {
                         {"before_s", launch.signal->before_s},
                         {"batch_only", launch.signal->batch_only}};
   }
+  if (launch.mps) {
+    object["mps"] = {{"program", launch.mps->program},
+                     {"environment", strings(launch.mps->environment)},
+                     {"folder", launch.mps->folder}};
+  }
   return json::serialize(object);
 }
 
@@ -188,6 +200,7 @@ Result<Launch> launch_from_json(std::string_view text) {
   field("time_limit_ms", &launch.time_limit_ms);
   field("kill_wait_ms", &launch.kill_wait_ms);
   field("signal", &launch.signal);
+  field("mps", &launch.mps);
   TRY(field.finish());
   // Left out, these would mean root and an empty name.
   if (launch.job_id <= 0) return fail(Error::Code::invalid_argument, "no job_id");

@@ -14,6 +14,7 @@
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
+#include "gpu/mps_pipe.hpp"
 #include "node/cgroup.hpp"
 #include "node/spawn.hpp"
 
@@ -49,6 +50,7 @@ struct Launch {
   std::optional<std::int64_t> time_limit_ms;  // of running time: suspended time does not count
   std::int64_t kill_wait_ms = 30'000;
   std::optional<EarlySignal> signal;
+  std::optional<gpu::MpsPipe> mps;  // of the server that the job's processes are clients of
 };
 
 enum class EndReason : std::uint8_t {

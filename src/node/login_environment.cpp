@@ -2,7 +2,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -10,6 +9,7 @@
 
 #include "base/text.hpp"
 #include "node/environment.hpp"
+#include "node/monotonic.hpp"
 #include "node/process.hpp"
 #include "node/spawn.hpp"
 
@@ -19,12 +19,6 @@ namespace {
 constexpr std::string_view kBegin = "aliquot-environment-begins";
 constexpr std::string_view kEnd = "aliquot-environment-ends";
 constexpr std::size_t kMostOutput = 8UL << 20U;
-
-std::int64_t mono_ms() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
-}
 
 Environment bare(const Identity& identity) {
   return {"HOME=" + identity.home, "SHELL=" + identity.shell, "USER=" + identity.user,
@@ -73,7 +67,8 @@ std::optional<Environment> parse(const std::string& text) {
 }  // namespace
 
 LoginEnvironment login_environment(const Identity& identity, Millis patience,
-                                   const std::vector<ResourceLimit>& limits) {
+                                   const std::vector<ResourceLimit>& limits,
+                                   const GroupPaths& group) {
   LoginEnvironment result{.environment = bare(identity), .warning = {}};
   const auto without = [&](std::string_view why) {
     result.warning = fmt::format(
@@ -98,6 +93,7 @@ LoginEnvironment login_environment(const Identity& identity, Millis patience,
   spec.fallback_directory = "/";
   spec.out = FromFd{theirs.get()};
   spec.limits = limits;
+  spec.group = group;
   const auto pid = spawn(spec);
   theirs.reset();
   if (!pid) return without(pid.error().what);
@@ -109,6 +105,7 @@ LoginEnvironment login_environment(const Identity& identity, Millis patience,
   kill_tree({.session = *pid, .mark = mark, .marked_uid = identity.uid}, seconds(1));
   while (waitpid(pid->value(), nullptr, 0) < 0 && errno == EINTR) {
   }
+  kill_group(group, seconds(1));  // what has neither its session nor its mark any more
   auto environment = parse(text);
   if (!environment) {
     return without(late ? fmt::format("the profile took over {} ms", patience)

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <map>
@@ -12,14 +13,14 @@
 #include <string>
 #include <unordered_map>
 
+#include "node/job_grant.hpp"
 #include "node/process.hpp"
 
 namespace aliquot::node {
-namespace {
 
-std::string user_of(std::int64_t pid) {
+std::string user_of(Pid pid) {
   struct stat status {};
-  if (::stat(fmt::format("/proc/{}", pid).c_str(), &status) != 0) return "";
+  if (::stat(fmt::format("/proc/{}", pid.value()).c_str(), &status) != 0) return "";
   std::array<char, 4096> buffer;
   passwd entry{};
   passwd* found = nullptr;
@@ -27,12 +28,14 @@ std::string user_of(std::int64_t pid) {
   return found == nullptr ? std::to_string(status.st_uid) : std::string(found->pw_name);
 }
 
-std::string command_of(std::int64_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/comm", pid));
+std::string command_of(Pid pid) {
+  std::ifstream file(fmt::format("/proc/{}/comm", pid.value()));
   std::string command;
   std::getline(file, command);
   return command;
 }
+
+namespace {
 
 std::optional<uid_t> owner_of(Pid pid) {
   struct stat status {};
@@ -42,23 +45,41 @@ std::optional<uid_t> owner_of(Pid pid) {
 
 // A server runs as the user it serves; its parent, the control daemon, as we do. That nobody can
 // imitate.
-bool is_our_server(const api::GpuProcess& process) {
+bool is_our_server(const GpuProcess& process) {
   constexpr std::string_view kMps = "nvidia-cuda-mps";
   if (!process.command.starts_with(kMps)) return false;
   const auto server = read_process(Pid(static_cast<pid_t>(process.pid)));
   if (!server) return false;
   const auto parent = server->parent;
-  return owner_of(parent) == ::geteuid() && command_of(parent.value()).starts_with(kMps);
+  return owner_of(parent) == ::geteuid() && command_of(parent).starts_with(kMps);
 }
 
 class Owners {
  public:
-  Owners(const std::vector<RunningJob>& running, const FencedJob& fenced) : fenced_(fenced) {
-    for (const auto& job : running) by_mark_.emplace(job.mark, &job);
+  Owners(const std::vector<RunningJob>& running, const FencedJob& fenced, bool by_mark)
+      : fenced_(fenced), marks_(by_mark) {
+    for (const auto& job : running) {
+      by_mark_.emplace(job.mark, &job);
+      by_id_.emplace(job.id, &job);
+    }
   }
 
-  std::optional<JobId> job_of(Pid pid) {
+  // A slice is fenced by the driver itself, and is nobody's but its job's.
+  [[nodiscard]] std::optional<Trespasser> trespasser(const GpuProcess& process,
+                                                     const GpuId& gpu) const {
+    if (!process.holder || gpu.value().starts_with("MIG-")) return std::nullopt;
+    const auto found = by_id_.find(*process.holder);
+    if (found == by_id_.end()) return std::nullopt;
+    const RunningJob& job = *found->second;
+    // A mark may have come to it by an environment that was copied: only who is in the job's group.
+    if (fenced_(Pid(static_cast<pid_t>(process.pid))) != job.id) return std::nullopt;
+    if (!job.gpus || std::ranges::find(*job.gpus, gpu) != job.gpus->end()) return std::nullopt;
+    return Trespasser{process.pid, job.id, job.uid, job.gid};
+  }
+
+  std::optional<HolderId> job_of(Pid pid) {
     if (const auto job = fenced_(pid)) return job;
+    if (!marks_) return std::nullopt;
     if (const auto job = marked(pid)) return job;
     // Who has thrown its environment away still has parents.
     for (int depth = 0; depth < 64; ++depth) {
@@ -72,7 +93,7 @@ class Owners {
 
  private:
   // Anyone can write any mark into an environment of their own: only the job's user counts.
-  std::optional<JobId> marked(Pid pid) const {
+  std::optional<HolderId> marked(Pid pid) const {
     const auto mark = environment_of(pid, kMarkVariable);
     if (!mark) return std::nullopt;
     const auto job = by_mark_.find(*mark);
@@ -80,19 +101,23 @@ class Owners {
     return job->second->id;
   }
   const FencedJob& fenced_;
+  const bool marks_;
   std::map<std::string, const RunningJob*> by_mark_;
+  std::map<HolderId, const RunningJob*> by_id_;
 };
 
 }  // namespace
 
 FencedJob fenced_by(Cgroups& cgroups, const std::vector<RunningJob>& running) {
-  auto members = std::make_shared<std::optional<std::unordered_map<pid_t, JobId>>>();
-  return [&cgroups, &running, members](Pid pid) -> std::optional<JobId> {
+  auto members = std::make_shared<std::optional<std::unordered_map<pid_t, HolderId>>>();
+  return [&cgroups, &running, members](Pid pid) -> std::optional<HolderId> {
     if (!cgroups.available()) return std::nullopt;
     if (!*members) {
       members->emplace();
       for (const auto& job : running) {
-        const auto found = cgroups.processes({{job.id, job.attempt}});
+        const auto number = job_of(job.id);
+        if (!number) continue;
+        const auto found = cgroups.processes({{*number, job.attempt}});
         if (!found) continue;
         for (const Pid member : *found) (*members)->emplace(member.value(), job.id);
       }
@@ -103,27 +128,42 @@ FencedJob fenced_by(Cgroups& cgroups, const std::vector<RunningJob>& running) {
   };
 }
 
+JobMembers members_by(const std::vector<RunningJob>& running, const FencedJob& fenced,
+                      bool by_mark) {
+  return [&running, &fenced, by_mark](const HolderId& job) {
+    std::vector<ProcessRef> members;
+    for (const Pid pid : all_pids()) {
+      const auto process = fenced(pid) == job ? read_process(pid) : std::nullopt;
+      if (process) members.push_back(process->ref);
+    }
+    const auto known = std::ranges::find(running, job, &RunningJob::id);
+    if (!members.empty() || !by_mark || known == running.end()) return members;
+    return find_processes({.mark = known->mark, .marked_uid = known->uid});
+  };
+}
+
 Result<std::vector<GpuView>> look_at_gpus(gpu::Devices& devices,
                                           const std::vector<RunningJob>& running,
-                                          const FencedJob& fenced) {
-  Owners owners(running, fenced);
-  std::unordered_map<std::int64_t, api::GpuProcess> known;  // a process may sit on several GPUs
+                                          const FencedJob& fenced, bool by_mark) {
+  Owners owners(running, fenced, by_mark);
+  std::unordered_map<std::int64_t, GpuProcess> known;  // a process may sit on several GPUs
   std::vector<GpuView> views;
   for (gpu::Sample& sample : TRY(devices.sample())) {
     GpuView view;
     for (const gpu::Process& process : sample.processes) {
       auto [entry, fresh] = known.try_emplace(process.pid);
-      api::GpuProcess& seen = entry->second;
+      GpuProcess& seen = entry->second;
       if (fresh) {
+        const Pid pid(static_cast<pid_t>(process.pid));
         seen.pid = process.pid;
-        seen.user = user_of(process.pid);
-        seen.command = command_of(process.pid);
-        const auto job = owners.job_of(Pid(static_cast<pid_t>(process.pid)));
-        if (job) seen.job_id = job->value();
+        seen.user = user_of(pid);
+        seen.command = command_of(pid);
+        seen.holder = owners.job_of(pid);
       }
-      if (!seen.job_id && is_our_server(seen)) continue;
-      seen.memory = process.memory.value();
+      if (!seen.holder && is_our_server(seen)) continue;
+      seen.memory = process.memory;
       view.processes.push_back(seen);
+      if (const auto one = owners.trespasser(seen, sample.id)) view.trespassers.push_back(*one);
     }
     view.sample = std::move(sample);
     views.push_back(std::move(view));

@@ -19,6 +19,8 @@
 
 #include "base/text.hpp"
 
+#include "node/monotonic.hpp"
+
 namespace aliquot::node {
 namespace {
 
@@ -39,17 +41,6 @@ std::optional<std::string> read_proc(const char* path) {
 
 int pidfd_open(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
-std::int64_t mono_ms() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
-}
-
-void sleep_ms(long ms) {
-  const timespec time{ms / 1000, ms % 1000 * 1'000'000};
-  nanosleep(&time, nullptr);
-}
-
 }  // namespace
 
 void Fd::reset(int fd) {
@@ -67,16 +58,20 @@ std::optional<ProcessInfo> read_process(Pid pid) {
   if (fields.size() < 20) return std::nullopt;
   const auto parent = parse_digits(fields[1]);
   const auto session = parse_digits(fields[3]);
+  const auto threads = parse_digits(fields[17]);
   const auto start = parse_digits(fields[19]);
-  if (!parent || !session || !start || fields[0].empty()) return std::nullopt;
+  if (!parent || !session || !threads || !start || fields[0].empty()) return std::nullopt;
+  // What stands there is the first thread's state: the others may run on without it.
+  const char state = fields[0].front();
+  const bool headless = (state == 'Z' || state == 'X') && *threads > 1;
   return ProcessInfo{.ref = {pid, static_cast<std::uint64_t>(*start)},
                      .parent = Pid(static_cast<pid_t>(*parent)),
                      .session = Pid(static_cast<pid_t>(*session)),
-                     .state = fields[0].front()};
+                     .state = headless ? 'R' : state,
+                     .headless = headless};
 }
 
-// The newest first.
-static std::vector<Pid> all_pids() {
+std::vector<Pid> all_pids() {
   std::vector<Pid> all;
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc"), closedir);
   if (!folder) return all;
@@ -121,8 +116,21 @@ std::string boot_id() {
   return text;
 }
 
+// Where the kernel shows what belongs to a process: with a thread that is still there.
+static std::string memory_folder(Pid pid) {
+  const auto process = read_process(pid);
+  const auto own = fmt::format("/proc/{}", pid.value());
+  if (!process || !process->headless) return own;
+  const std::unique_ptr<DIR, int (*)(DIR*)> threads(opendir((own + "/task").c_str()), closedir);
+  while (const dirent* entry = threads ? readdir(threads.get()) : nullptr) {
+    const auto number = parse_digits(entry->d_name);
+    if (number && *number != pid.value()) return fmt::format("{}/task/{}", own, *number);
+  }
+  return own;
+}
+
 std::optional<std::string> environment_of(Pid pid, std::string_view name) {
-  const auto path = fmt::format("/proc/{}/environ", pid.value());
+  const auto path = memory_folder(pid) + "/environ";
   auto text = read_proc(path.c_str());
   // In the middle of an exec a process has none for a moment; a thread of the kernel never has.
   for (int tries = 0; text && text->empty() && tries < 3; ++tries) {
@@ -203,7 +211,14 @@ static std::vector<ProcessRef> look_for(const Search& search, bool stop) {
   return found;
 }
 
-std::vector<ProcessRef> find_processes(const Search& search) { return look_for(search, false); }
+// Parents first: a script that sees its program die of a signal goes on, until it has its own.
+std::vector<ProcessRef> find_processes(const Search& search) {
+  auto found = look_for(search, false);
+  std::ranges::sort(found, {}, [](const ProcessRef& process) {
+    return std::pair(process.start_time, process.pid);
+  });
+  return found;
+}
 
 bool signal_process(int process, int signal) {
   return syscall(SYS_pidfd_send_signal, process, signal, nullptr, 0) == 0;

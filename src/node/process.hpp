@@ -33,7 +33,8 @@ struct ProcessInfo {
   ProcessRef ref;
   Pid parent;
   Pid session;
-  char state = '?';  // Z: dead, not yet waited for
+  char state = '?';       // Z: dead, not yet waited for
+  bool headless = false;  // its first thread has ended, and others run on
 };
 
 // A descriptor that closes itself.
@@ -58,6 +59,8 @@ class Fd {
 
 // Nothing if there is no such process (any more).
 std::optional<ProcessInfo> read_process(Pid pid);
+// Of every process there is, the newest first.
+std::vector<Pid> all_pids();
 // A descriptor that polls readable when the process ends, whoever its parent is. Fails with
 // not_found if it has gone or is another process of the same number by now.
 Result<Fd> open_process(const ProcessRef& process);

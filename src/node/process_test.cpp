@@ -66,6 +66,46 @@ TEST(Process, WatchesAnEnd) {
   reap(*pid);
 }
 
+// The first thread of a program may end while others run on: that is a live process.
+TEST(Process, LivesOnWithoutItsFirstThread) {
+  const auto mark = make_mark(JobId(7));
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv("ALIQUOT_JOB", mark.c_str(), 1);
+    execl("/usr/bin/perl", "perl", "-e",
+          // A second thread by clone(2), which sleeps; then the first one alone ends.
+          "require threads; threads->create(sub { sleep 600 })->detach; sleep 1; syscall(60, 0);",
+          nullptr);
+    _exit(127);
+  }
+  EXPECT_TRUE(testing::eventually([&] {
+    const auto now = read_process(Pid(child));
+    return now && now->headless;
+  }));
+  const auto process = read_process(Pid(child));
+  ASSERT_TRUE(process);
+  EXPECT_TRUE(is_alive(process->ref));
+  EXPECT_EQ(environment_of(Pid(child), "ALIQUOT_JOB"), mark);
+  Search search;
+  search.mark = mark;
+  EXPECT_EQ(find_processes(search).size(), 1U);
+  EXPECT_TRUE(kill_tree(search, seconds(20)).all_gone);
+  reap(Pid(child));
+  EXPECT_FALSE(is_alive(process->ref));
+}
+
+TEST(Process, ParentsAreFoundBeforeTheirChildren) {
+  const auto mark = make_mark(JobId(7));
+  const auto shell_pid = spawn(shell("(sleep 600 & wait) & sleep 600 & wait", mark));
+  ASSERT_TRUE(shell_pid);
+  Search search;
+  search.mark = mark;
+  ASSERT_TRUE(testing::eventually([&] { return find_processes(search).size() == 4; }));
+  EXPECT_EQ(find_processes(search)[0].pid, *shell_pid);
+  EXPECT_TRUE(kill_tree(search, seconds(20)).all_gone);
+  reap(*shell_pid);
+}
+
 TEST(Process, MarksAreUniqueAndFound) {
   const auto mark = make_mark(JobId(7));
   EXPECT_TRUE(mark.starts_with("7:"));

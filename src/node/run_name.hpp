@@ -1,5 +1,6 @@
-// The name of one run of a job: in the names of all that is made for it (folder, grant, control
-// group), so that what is still to be done for an earlier run cannot touch a later one.
+// The name of one run of a job: of its folder and its control group, so that what is still to be
+// done for an earlier run cannot touch a later one. A grant's folder has the job's number alone and
+// says inside whose it is.
 #pragma once
 
 #include <cstdint>

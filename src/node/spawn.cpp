@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include <cstring>
 
 #include "node/cgroup_file.hpp"
+#include "node/descriptors.hpp"
 #include "node/login_state.hpp"
 
 namespace aliquot::node {
@@ -198,6 +200,25 @@ void hand_back_stderr(const Plan& plan) {
   static_cast<void>(sendmsg(plan.channel, &message, MSG_NOSIGNAL));
 }
 
+template <class End>
+int given_fd(const End& end) {
+  const auto* given = std::get_if<FromFd>(&end);
+  return given == nullptr ? -1 : given->fd;
+}
+
+// Another child of ours, between its fork and its exec, may have a copy of the descriptor that the
+// file was written through.
+void execute(const Plan& plan) {
+  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 10'000'000};
+  constexpr int kTries = 1000;
+  for (int i = 0; i < kTries; ++i) {
+    execve(plan.spec->file.c_str(), plan.argv.data(), plan.envp.data());
+    if (errno != ETXTBSY) return;
+    nanosleep(&kPause, nullptr);
+  }
+  errno = ETXTBSY;
+}
+
 // snprintf is not for here.
 void put_number(char* out, long number) {
   std::array<char, kNumberSize> digits{};
@@ -213,6 +234,8 @@ void put_number(char* out, long number) {
 [[noreturn]] void become(Plan& plan, pid_t parent) {
   const SpawnSpec& spec = *plan.spec;
   reset_signals();
+  std::array<int, 4> kept{plan.channel, given_fd(spec.in), given_fd(spec.out), given_fd(spec.err)};
+  close_others(kept.data(), kept.size());
   // Out of the way of 0, 1 and 2.
   if (plan.channel <= STDERR_FILENO) plan.channel = above_stdio(plan.channel);
   if (spec.new_session && setsid() < 0) give_up(plan, SpawnStage::fork, errno);
@@ -271,7 +294,7 @@ void put_number(char* out, long number) {
     put_number(plan.pid_variable.data() + spec.pid_variable.size() + 1, getpid());
     plan.envp[plan.envp.size() - 2] = plan.pid_variable.data();
   }
-  execve(spec.file.c_str(), plan.argv.data(), plan.envp.data());
+  execute(plan);
   const int error = errno;
   tell(plan, {"execve(): ", spec.file.c_str(), ": ", strerrordesc_np(error)});
   give_up(plan, SpawnStage::exec, error);

@@ -20,8 +20,6 @@
 
 namespace aliquot::node {
 
-using Gid = Id<struct GidTag, std::uint32_t>;
-
 struct Identity {
   Uid uid;
   Gid gid;

@@ -63,6 +63,49 @@ TEST_F(Spawn, HandsOverNothingButWhatIsAskedFor) {
   EXPECT_EQ(output(), "A=1\nPATH=/usr/bin:/bin\n4\n");
 }
 
+// A child that opens a file of a user's may be there for as long as it likes.
+TEST_F(Spawn, HoldsNothingOfOursWhileItHangs) {
+  const auto fifo = (folder_.path() / "fifo").string();
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+  const Fd reading(ends[0]);
+  Fd writing(ends[1]);
+  spec_.in = FromFile{fifo};
+  spec_.argv = {"sh", "-c", "exit 3"};
+  auto starting = begin_spawn(spec_);
+  ASSERT_TRUE(starting);
+  writing.reset();
+  char byte = 0;
+  EXPECT_EQ(read(reading.get(), &byte, 1), 0) << "the child has a copy";
+  const Fd other_end(open(fifo.c_str(), O_WRONLY | O_CLOEXEC));
+  while (*advance(&*starting, spec_) != Progress::running) {
+  }
+  int status = 0;
+  waitpid(starting->pid.value(), &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+}
+
+TEST_F(Spawn, WaitsForWhoeverStillHasTheFileOpenForWriting) {
+  const auto file = folder_.path() / "script";
+  ASSERT_TRUE(write_whole(file, "#!/bin/sh\nexit 3\n", 0700, false));
+  Fd writing(open(file.c_str(), O_WRONLY | O_CLOEXEC));
+  ASSERT_TRUE(writing);
+  spec_.file = file.string();
+  spec_.argv = {"script"};
+  auto starting = begin_spawn(spec_);
+  ASSERT_TRUE(starting);
+  // Its stderr comes just before exec, which then fails for as long as we write.
+  ASSERT_EQ(*advance(&*starting, spec_), Progress::pending);
+  usleep(50'000);
+  writing.reset();
+  const auto progress = advance(&*starting, spec_);
+  ASSERT_TRUE(progress) << progress.error().what;
+  int status = 0;
+  waitpid(starting->pid.value(), &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+}
+
 TEST_F(Spawn, ResetsSignals) {
   signal(SIGUSR1, SIG_IGN);
   // One of those that glibc's signal() refuses: a careless parent may ignore it all the same.

@@ -12,7 +12,13 @@ std::thread start_thread(const std::string& name, std::function<void()> run) {
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(run));
+  std::thread thread;
+  try {
+    thread = std::thread(std::move(run));
+  } catch (...) {
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::pthread_setname_np(thread.native_handle(), name.substr(0, 15).c_str());
   return thread;

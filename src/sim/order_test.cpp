@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-Workload small(std::int64_t nodes, std::int64_t pods) {
+Workload a_few(std::int64_t nodes, std::int64_t pods) {
   SyntheticKnobs knobs;
   knobs.nodes = nodes;
   knobs.pods = pods;
@@ -36,7 +36,7 @@ TEST(Order, IsKnownByName) {
 }
 
 TEST(Order, EveryPodArrivesOnceBeforeAnyTwice) {
-  const auto workload = small(100, 50);
+  const auto workload = a_few(100, 50);
   for (const Draw draw : {Draw::own, Draw::published}) {
     const auto arrivals = draw_order(workload, draw, 3, 130).arrivals;
     ASSERT_GT(arrivals.size(), workload.pods.size());
@@ -49,7 +49,7 @@ TEST(Order, EveryPodArrivesOnceBeforeAnyTwice) {
 }
 
 TEST(Order, OurOwnEndsWithThePodThatReachesTheEnd) {
-  const auto workload = small(100, 50);
+  const auto workload = a_few(100, 50);
   const auto arrivals = draw_order(workload, Draw::own, 3, 130).arrivals;
   const auto milli = milli_of(workload, arrivals);
   EXPECT_GE(milli, workload.gpus * 1'300);
@@ -58,7 +58,7 @@ TEST(Order, OurOwnEndsWithThePodThatReachesTheEnd) {
 
 // What the published simulator checks before it adds a pod is one of its GPUs.
 TEST(Order, ThePublishedOneEndsWithinOnePodOfTheEnd) {
-  const auto workload = small(100, 50);
+  const auto workload = a_few(100, 50);
   const auto arrivals = draw_order(workload, Draw::published, 3, 130).arrivals;
   const auto milli = milli_of(workload, arrivals);
   EXPECT_GT(milli, workload.gpus * 1'300 - 1'000);
@@ -66,7 +66,7 @@ TEST(Order, ThePublishedOneEndsWithinOnePodOfTheEnd) {
 }
 
 TEST(Order, ThePublishedOneThinsAListThatIsTooLong) {
-  const auto workload = small(2, 500);
+  const auto workload = a_few(2, 500);
   ASSERT_GT(milli_of(workload, workload.pods), workload.gpus * 500);
   const auto arrivals = draw_order(workload, Draw::published, 3, 50).arrivals;
   EXPECT_LE(milli_of(workload, arrivals), workload.gpus * 500);
@@ -89,7 +89,7 @@ TEST(Order, ThePublishedOneIsTheSameEverywhere) {
 }
 
 RC_GTEST_PROP(Order, HasEveryNodeOnce, (std::uint64_t seed)) {
-  const auto workload = small(*rc::gen::inRange(1, 30), 20);
+  const auto workload = a_few(*rc::gen::inRange(1, 30), 20);
   const auto draw = *rc::gen::element(Draw::own, Draw::published);
   auto nodes = draw_order(workload, draw, seed, *rc::gen::inRange(1, 200)).nodes;
   std::vector<std::uint32_t> all(workload.nodes.size());

@@ -14,8 +14,8 @@ namespace json = boost::json;
 
 constexpr int kVersion = 1;
 constexpr std::size_t kLongestText = 16'384;
-constexpr std::size_t kMostGpus = 64;
-constexpr std::int64_t kMostMemory = std::int64_t{1} << 50U;
+constexpr std::size_t kMostSampledGpus = 64;
+constexpr std::int64_t kMostSampledMemory = std::int64_t{1} << 50U;
 
 bool is_node_name(std::string_view name) {
   return !name.empty() && name.size() <= 255 && std::ranges::all_of(name, [](char c) {
@@ -42,10 +42,10 @@ Result<GpuLoad> read_gpu(const json::value& value) {
     return fail(Error::Code::invalid_argument, "a GPU in the sample is no object");
   }
   GpuLoad gpu;
-  gpu.index = TRY(number(*object, "index", kMostGpus * 16));
+  gpu.index = TRY(number(*object, "index", kMostSampledGpus * 16));
   gpu.utilisation = Compute(TRY(number(*object, "utilisation", kWholeGpu.value())));
-  gpu.memory_used = Bytes(TRY(number(*object, "memory_used", kMostMemory)));
-  gpu.memory = Bytes(TRY(number(*object, "memory", kMostMemory)));
+  gpu.memory_used = Bytes(TRY(number(*object, "memory_used", kMostSampledMemory)));
+  gpu.memory = Bytes(TRY(number(*object, "memory", kMostSampledMemory)));
   return gpu;
 }
 
@@ -64,9 +64,9 @@ Result<NodeSample> read_sample(const json::value& value) {
   }
   const json::value* gpus = object->if_contains("gpus");
   const json::array* list = gpus == nullptr ? nullptr : gpus->if_array();
-  if (list == nullptr || list->size() > kMostGpus) {
+  if (list == nullptr || list->size() > kMostSampledGpus) {
     return fail(Error::Code::invalid_argument, "the sample has no list of at most {} GPUs",
-                kMostGpus);
+                kMostSampledGpus);
   }
   NodeSample sample{NodeId(std::string(name->data(), name->size())), {}};
   for (const json::value& entry : *list) {

@@ -55,47 +55,44 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
   // A lambda may not capture what a structured binding named.
   Bytes& unit = share.unit;
   Compute& overcommit = share.overcommit;
-  TRY(read_toml(
-      text, name,
-      {
-          {"share", toml_table({
-                        {"unit",
-                         [&unit](const TomlPlace& place) -> Result<void> {
-                           unit = TRY(place.size());
-                           // Fewer bytes make more shards than Slurm counts in 32 bits.
-                           if (unit < mib(1)) return place.complain("expected 1M or more");
-                           return {};
-                         }},
-                        {"overcommit",
-                         [&overcommit](const TomlPlace& place) -> Result<void> {
-                           overcommit = TRY(place.factor(10));
-                           return {};
-                         }},
-                        {"mps_per_gpu", number_into(share.mps_per_gpu, 1'000'000)},
-                        {"shards_per_gpu", number_into(share.shards_per_gpu, 1'000'000)},
-                        {"partitions", patterns_into(share.partitions)},
-                        {"accounts", patterns_into(share.accounts)},
-                        {"reservations", patterns_into(share.reservations)},
-                    })},
-          {"agent", toml_table({
-                        {"socket", path_into(agent.socket)},
-                        {"run_dir", path_into(agent.run_dir)},
-                        {"without", one_of(agent.without, {"refuse", "run"})},
-                        {"patience", number_into(agent.patience, 600)},
-                        {"fault_domain", one_of(agent.fault_domain, {"gpu", "user", "job"})},
-                        {"strict", truth_into(agent.strict)},
-                        {"escape", one_of(agent.escape, {"report", "kill"})},
-                        {"simulate", text_into(agent.simulate)},
-                        {"node", name_into(agent.node)},
-                    })},
-          {"balancer", toml_table({
-                           {"mode", one_of(balancer.mode, {"spread", "pack", "off"})},
-                           {"host", name_into(balancer.host)},
-                           {"port", number_into(balancer.port, 65535)},
-                           {"state", path_into(balancer.state)},
-                       })},
-          {"slurm", toml_table({{"conf", path_into(slurm.conf)}})},
-      }));
+  auto agent_readers = node::enforce_readers(agent.enforce);
+  agent_readers.merge(TomlReaders{{"socket", path_into(agent.socket)},
+                                  {"run_dir", path_into(agent.run_dir)},
+                                  {"without", one_of(agent.without, {"refuse", "run"})},
+                                  {"patience", number_into(agent.patience, 600)},
+                                  {"simulate", text_into(agent.simulate)},
+                                  {"node", name_into(agent.node)}});
+  TRY(read_toml(text, name,
+                {
+                    {"share", toml_table({
+                                  {"unit",
+                                   [&unit](const TomlPlace& place) -> Result<void> {
+                                     unit = TRY(place.size());
+                                     // Fewer bytes make more shards than Slurm counts in 32 bits.
+                                     if (unit < mib(1))
+                                       return place.complain("expected 1M or more");
+                                     return {};
+                                   }},
+                                  {"overcommit",
+                                   [&overcommit](const TomlPlace& place) -> Result<void> {
+                                     overcommit = TRY(place.factor(10));
+                                     return {};
+                                   }},
+                                  {"mps_per_gpu", number_into(share.mps_per_gpu, 1'000'000)},
+                                  {"shards_per_gpu", number_into(share.shards_per_gpu, 1'000'000)},
+                                  {"partitions", patterns_into(share.partitions)},
+                                  {"accounts", patterns_into(share.accounts)},
+                                  {"reservations", patterns_into(share.reservations)},
+                              })},
+                    {"agent", toml_table(std::move(agent_readers))},
+                    {"balancer", toml_table({
+                                     {"mode", one_of(balancer.mode, {"spread", "pack", "off"})},
+                                     {"host", name_into(balancer.host)},
+                                     {"port", number_into(balancer.port, 65535)},
+                                     {"state", path_into(balancer.state)},
+                                 })},
+                    {"slurm", toml_table({{"conf", path_into(slurm.conf)}})},
+                }));
   return settings;
 }
 

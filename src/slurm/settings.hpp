@@ -11,6 +11,7 @@
 
 #include "base/result.hpp"
 #include "base/units.hpp"
+#include "node/enforce_settings.hpp"
 
 namespace aliquot::slurm {
 
@@ -35,11 +36,9 @@ struct AgentSettings {
   std::string without =
       "refuse";                // agent does not answer: "refuse" the task, or "run" it unlimited
   std::int64_t patience = 15;  // s; so long a step waits for the agent
-  std::string fault_domain = "user";  // "gpu", "user", "job"
-  bool strict = false;                // domain gpu: a share is also the most a job gets
-  std::string escape = "kill";        // end what holds more than its job was granted; or "report"
-  std::string simulate = {};          // "h200:4": stand-in GPUs
-  std::string node = {};              // NodeName; empty: the host's short name
+  node::EnforceSettings enforce = {};
+  std::string simulate = {};  // "h200:4": stand-in GPUs
+  std::string node = {};      // NodeName; empty: the host's short name
   friend bool operator==(const AgentSettings&, const AgentSettings&) = default;
 };
 

@@ -21,7 +21,7 @@ TEST(SlurmSettings, NoneAreNeeded) {
   EXPECT_EQ(settings->share.overcommit, kWholeGpu);
   EXPECT_EQ(settings->agent.without, "refuse");
   EXPECT_EQ(settings->agent.patience, 15);
-  EXPECT_EQ(settings->agent.escape, "kill");
+  EXPECT_TRUE(settings->agent.enforce.kill_escapes);
   EXPECT_EQ(settings->balancer.port, 6821);
 }
 
@@ -65,8 +65,8 @@ conf = "/etc/s.conf"
   EXPECT_EQ(settings->agent.run_dir, "/run/x");
   EXPECT_EQ(settings->agent.without, "run");
   EXPECT_EQ(settings->agent.patience, 5);
-  EXPECT_EQ(settings->agent.fault_domain, "job");
-  EXPECT_EQ(settings->agent.escape, "report");
+  EXPECT_EQ(settings->agent.enforce.domain, core::FaultDomain::job);
+  EXPECT_FALSE(settings->agent.enforce.kill_escapes);
   EXPECT_EQ(settings->agent.simulate, "h200:4");
   EXPECT_EQ(settings->agent.node, "n1");
   EXPECT_EQ(settings->balancer.mode, "pack");

@@ -14,23 +14,13 @@
 #include "slurm/booking.hpp"
 #include "slurm/conf_text.hpp"
 #include "slurm/settings.hpp"
+#include "slurm/slurm_version.hpp"
 
 namespace aliquot::slurm {
 
-struct SlurmVersion {
-  int major = 0;
-  int minor = 0;
-  int patch = 0;
-  friend auto operator<=>(const SlurmVersion&, const SlurmVersion&) = default;
-};
 // `slurm-wlm 22.05.8`, `23.11.4-1`: the first numbers in it.
 std::optional<SlurmVersion> parse_slurm_version(std::string_view text);
 std::string to_string(const SlurmVersion& version);
-
-// The first Slurm that never puts a whole-GPU job on a GPU that holds shards.
-inline constexpr SlurmVersion kMixingFixed{23, 11, 5};
-// The first with SelectTypeParameters=LL_SHARED_GRES.
-inline constexpr SlurmVersion kSpreadsShards{23, 11, 0};
 
 struct ConfFile {
   std::string path;

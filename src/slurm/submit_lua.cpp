@@ -14,7 +14,7 @@ namespace aliquot::slurm {
 namespace {
 
 // Whatever is not plainly harmless goes as a decimal escape, which every Lua reads alike.
-std::string quoted(std::string_view text) {
+std::string lua_string(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -31,7 +31,7 @@ std::string quoted(std::string_view text) {
 std::string list_of(const std::vector<std::string>& texts) {
   std::vector<std::string> entries;
   entries.reserve(texts.size());
-  for (const auto& text : texts) entries.push_back(quoted(text));
+  for (const auto& text : texts) entries.push_back(lua_string(text));
   return fmt::format("{{{}}}", fmt::join(entries, ", "));
 }
 
@@ -60,10 +60,10 @@ std::string make_submit_lua(const SiteTable& site) {
   add("  overcommit = {}, -- compute promised on a GPU at most, in 1/10000\n", site.overcommit);
   add("  mps_per_gpu = {},\n  shards_per_gpu = {},\n", site.mps_per_gpu, site.shards_per_gpu);
   add("  whole_as_shards = {}, -- Slurm before 23.11.5\n", site.whole_as_shards);
-  add("  default_partition = {},\n  models = {{\n", quoted(site.default_partition));
+  add("  default_partition = {},\n  models = {{\n", lua_string(site.default_partition));
   std::vector<std::string> all_models;
   for (const auto& model : site.models) {
-    const auto name = quoted(model.name);
+    const auto name = lua_string(model.name);
     add("    [{}] = {{ name = {}, memory = {}, shards = {}, shard = {}, most_per_node = {} }},\n",
         name, name, model.memory, model.shards, shard_memory(model.memory, model.shards, 1),
         model.most_per_node);
@@ -71,12 +71,12 @@ std::string make_submit_lua(const SiteTable& site) {
   }
   add("  }},\n  all_models = {},\n  partitions = {{\n", list_of(all_models));
   for (const auto& partition : site.partitions) {
-    add("    [{}] = {},\n", quoted(partition.name), list_of(spelled(site, partition)));
+    add("    [{}] = {},\n", lua_string(partition.name), list_of(spelled(site, partition)));
   }
   const auto add_those = [&](std::string_view name, bool (*so)(const Partition&)) {
     add("  }},\n  {} = {{\n", name);
     for (const auto& partition : site.partitions) {
-      if (so(partition)) add("    [{}] = true,\n", quoted(partition.name));
+      if (so(partition)) add("    [{}] = true,\n", lua_string(partition.name));
     }
   };
   add_those("unshared", [](const Partition& partition) { return !partition.shared; });

@@ -89,7 +89,7 @@ std::string any_share() {
   return text + *rc::gen::element<std::string>("", "%", "%");
 }
 
-SiteTable any_site() {
+SiteTable any_lua_site() {
   auto site = *rc::gen::element(old_site(), new_site());
   site.overcommit = Compute(*rc::gen::element<std::int64_t>(10'000, 12'345, 20'000, 100'000));
   const auto unit = *rc::gen::element(gib(1), mib(1), Bytes(999'999'937), gib(7));
@@ -220,7 +220,7 @@ TEST_P(SubmitLuaWords, AreBookedAsCoreBooksThem) {
   NEED_LUA();
   int booked = 0;
   EXPECT_TRUE(rc::check("the Lua books and refuses as the C++ does", [&] {
-    const auto site = any_site();
+    const auto site = any_lua_site();
     LuaHost host(GetParam(), {make_submit_lua(site)});
     for (int i = 0; i < 50; ++i) booked += hold_lua_to_core(host, site) ? 1 : 0;
   }));

@@ -43,11 +43,17 @@ over() { [[ $(squeue -h -t all -j "$1" -o '%T') == "$2" ]]; }
   # sbatch waits for better times.
   as news sbatch -H -o /dev/null --wrap true >"$work/said" 2>&1 &
   local patient=$!
+  as news srun -J waits true >"$work/said.srun" 2>&1 3>&- &
+  local interactive=$!
   eventually grep -q 'sleeping and retrying' "$work/said"
+  eventually grep -q 'srun: error: Slurm temporarily unable to accept job, sleeping and retrying' "$work/said.srun"
+  run as news srun -I true 3>&-  # now or not at all
+  [ "$status" -ne 0 ]
   rm "$work/small/filler"
   eventually over "$id" FAILED
   [ "$(field "$id" ExitCode)" = 3:0 ]
   wait "$patient"
+  wait "$interactive"
   grep -q 'Submitted batch job' "$work/said"
   grep -q 'is written again' "$work/aliquotd.log"
   [ "$(squeue -h -j "$stays" -o %T)" = RUNNING ]

@@ -144,3 +144,14 @@ max_connections_per_user = 15')"
   [ -z "$(squeue -h)" ]
   kill "$first" "$second"
 }
+
+@test "who waited for a job and hung up has no connection any more" {
+  start_users "$(settings '[limits]
+max_connections_per_user = 4')"
+  as games sbatch -H -o /dev/null --wrap true
+  for _ in 1 2 3 4 5 6 7 8; do
+    as games perl -MSocket -e 'socket(my $s, AF_UNIX, SOCK_STREAM, 0) or die; connect($s, sockaddr_un($ENV{ALIQUOT_SOCKET})) or die;
+      syswrite($s, "GET /v1/jobs/1/wait HTTP/1.1\r\nHost: x\r\n\r\n"); select(undef, undef, undef, 0.2)'
+  done
+  [ "$(as games squeue -h -o %i)" = 1 ]
+}

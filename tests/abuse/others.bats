@@ -126,3 +126,16 @@ running_of_games() {
   done
   [ -z "$(squeue -h)" ]
 }
+
+@test "a process cannot leave its job for another: not one's own either" {
+  start_users
+  idle=$(as games sbatch --parsable -o /dev/null --wrap 'sleep 60')
+  eventually has_state "$idle" RUNNING
+  as games srun --jobid="$idle" --overlap true
+  id=$(as games sbatch --parsable -W -o out --wrap "srun true && echo nested
+srun --jobid=$idle --overlap true || echo refused")
+  cat "$work/games/out"
+  grep -qx nested "$work/games/out"
+  grep -q "is in job $id and cannot go over to job $idle: ask from outside of job $id" "$work/games/out"
+  grep -qx refused "$work/games/out"
+}

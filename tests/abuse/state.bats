@@ -84,3 +84,14 @@ daemon_lives() { kill -0 "$daemon" && squeue -h >/dev/null; }
   run as games scancel $'1\e[2J'
   [[ $output != *$'\e'* ]]
 }
+
+@test "jobs do not wait for each other in a circle" {
+  start_users
+  first=$(as games sbatch --parsable -H -o /dev/null --wrap true)
+  second=$(as games sbatch --parsable -d "afterok:$first" -o /dev/null --wrap true)
+  run as games scontrol update JobId="$first" Dependency="afterok:$second"
+  [ "$status" -eq 1 ]
+  [[ $output == *"Circular job dependency"* ]]
+  as games scontrol release "$first"
+  eventually has_state "$second" COMPLETED
+}

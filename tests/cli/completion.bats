@@ -1,60 +1,78 @@
-# Completion offers what the command takes: every option of --help, every policy.
+# Completion offers what the commands take: every command and every option of every --help, and the values it can know.
 
 setup() {
+  PATH=$ALIQUOT_BIN:$PATH
   source "$BATS_TEST_DIRNAME/../../packaging/completion/aliquot.bash"
 }
 
-complete_words() { # words…: what is offered for the last one
+offers() { # EXPECTED WORD…: just this is offered for the last word
+  local expected=$1
+  shift
   COMP_WORDS=("$@")
   COMP_CWORD=$(($# - 1))
   COMPREPLY=()
   _aliquot
+  echo "$*: ${COMPREPLY[*]}, not $expected"
+  [ "${COMPREPLY[*]}" = "$expected" ]
 }
 
-@test "every option of each command is offered" {
-  for command in replay shell generate policies; do
-    complete_words aliquot sim "$command" --
-    offered=" ${COMPREPLY[*]} "
-    for option in $("$ALIQUOT_BIN/aliquot" sim "$command" --help | grep -oE '^ +(-h,)?--[a-z-]+' | sed 's/.*--/--/'); do
-      echo "$command $option: $offered"
-      [[ $offered == *" $option "* ]]
-    done
+# Goes down the tree of commands by what CLI11 lists below "Subcommands:".
+walk() { # WORD…
+  local help option command
+  help=$("$@" --help)
+  COMP_WORDS=("$@" --)
+  COMP_CWORD=$#
+  _aliquot
+  for option in $(grep -oE '^ +(-[a-zA-Z],)? *--[a-z-]+' <<<"$help" | sed 's/.*--/--/'); do
+    echo "$* $option: ${COMPREPLY[*]}"
+    [[ " ${COMPREPLY[*]} " == *" $option "* ]] || return 1
+  done
+  for command in $(sed -n '/^Subcommands:/,/^$/s/^  \([a-z]*\) .*/\1/p' <<<"$help"); do
+    COMP_WORDS=("$@" "$command")
+    COMP_CWORD=$#
+    _aliquot
+    echo "$* $command: ${COMPREPLY[*]}"
+    [[ " ${COMPREPLY[*]} " == *" $command "* ]] || return 1
+    walk "$@" "$command" || return 1
+    walked=$((walked + 1))
   done
 }
 
-@test "every option of slurm's commands is offered" {
-  for command in setup check; do
-    complete_words aliquot slurm "$command" --
-    offered=" ${COMPREPLY[*]} "
-    for option in $("$ALIQUOT_BIN/aliquot" slurm "$command" --help | grep -oE '^ +(-h,)?--[a-z-]+' | sed 's/.*--/--/'); do
-      echo "$command $option: $offered"
-      [[ $offered == *" $option "* ]]
-    done
-  done
+@test "every command and every option of each is offered" {
+  walked=0
+  walk aliquot
+  [ "$walked" -ge 20 ]
+  for command in sbatch srun salloc scancel squeue sinfo sacct; do walk aliquot "$command"; done
 }
 
-@test "every option of setup is offered" {
-  complete_words aliquot setup preload --
-  offered=" ${COMPREPLY[*]} "
-  for option in $("$ALIQUOT_BIN/aliquot" setup preload --help | grep -oE '^ +(-h,)?--[a-z-]+' | sed 's/.*--/--/'); do
-    echo "$option: $offered"
-    [[ $offered == *" $option "* ]]
-  done
+@test "commands" {
+  offers "sacct salloc sbatch scancel scontrol seff setup shims sim sinfo slurm squeue srun status" aliquot s
+  offers "sandbox setup" aliquot slurm s
+  offers "restart" aliquot slurm sandbox r
+  offers "replay" aliquot sim re
+  offers "--gpu-mem --gpu-share --gpus --gpus-per-node --gpus-per-task" aliquot sbatch --gpu
+  offers "release requeue requeuehold resume" aliquot scontrol re
+  offers "partition" aliquot scontrol show p
 }
 
-@test "commands and policies" {
-  complete_words aliquot s
-  [ "${COMPREPLY[*]}" = "setup sim slurm" ]
-  complete_words aliquot setup preload o
-  [ "${COMPREPLY[*]}" = "on off" ]
-  complete_words aliquot slurm s
-  [ "${COMPREPLY[*]}" = "setup sandbox" ]
-  complete_words aliquot slurm sandbox up --mo
-  [ "${COMPREPLY[*]}" = --model ]
-  complete_words aliquot sim re
-  [ "${COMPREPLY[*]}" = replay ]
-  complete_words "$ALIQUOT_BIN/aliquot" sim replay --policy fg
-  [ "${COMPREPLY[*]}" = fgd ]
-  complete_words "$ALIQUOT_BIN/aliquot" sim replay --policy best-fit,fg
-  [ "${COMPREPLY[*]}" = best-fit,fgd ]
+@test "values" {
+  offers "on off" aliquot setup preload o
+  offers "h200 h100" aliquot slurm sandbox up --model h
+  offers "fgd" "$ALIQUOT_BIN/aliquot" sim replay --policy fg
+  offers "best-fit,fgd" aliquot sim replay --policy best-fit,fg
+  offers "pending,running" aliquot squeue -t pending,ru
+  cd "$BATS_TEST_TMPDIR"
+  touch script.sh
+  offers "script.sh" aliquot sbatch scr
+  offers "script.sh" aliquot sbatch --output scr
+  offers "" aliquot sbatch --time 1
+}
+
+@test "Slurm's names, as links" {
+  ln -s "$ALIQUOT_BIN/aliquot" "$BATS_TEST_TMPDIR/sbatch"
+  ln -s "$ALIQUOT_BIN/aliquot" "$BATS_TEST_TMPDIR/scontrol"
+  PATH=$BATS_TEST_TMPDIR:$PATH
+  offers "--gpu-mem" sbatch --gpu-m
+  offers "hold" scontrol h
+  offers "job" scontrol show j
 }

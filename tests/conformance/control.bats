@@ -111,7 +111,8 @@ SCRIPT
   [ "$(squeue -h -t PD -S -p -o %i | head -1)" = 3 ]
   scancel 1 2 3
   id=$(sbatch --parsable -o /dev/null -a 1-4%1 --wrap 'sleep 30')
-  eventually test "$(squeue -h -t R -o %i | wc -l)" -ge 0
+  one() { [ "$(squeue -h -t R -j "$id" -o %i | wc -l)" -eq 1 ]; }
+  eventually one
   scontrol update JobId="$id" ArrayTaskThrottle=3
   three() { [ "$(squeue -h -t R -j "$id" -o %i | wc -l)" -eq 3 ]; }
   eventually three

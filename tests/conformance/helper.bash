@@ -46,7 +46,7 @@ teardown() {
 # A daemon with four simulated GPUs, and more options of aliquotd; nothing to do for Slurm, whose cluster is up.
 start_engine() {
   [[ $ENGINE == local ]] || return 0
-  [[ -x $ALIQUOT_BIN/aliquotd ]] || skip "aliquotd is not built"
+  [[ -x $ALIQUOT_BIN/aliquotd ]] || { echo "there is no $ALIQUOT_BIN/aliquotd: build it" >&2; return 1; }
   "$ALIQUOT_BIN/aliquotd" --foreground --simulate h100:4 --state-dir "$work/state" --socket "$ALIQUOT_SOCKET" "$@" \
     >"$work/aliquotd.log" 2>&1 3>&- &
   daemon=$!

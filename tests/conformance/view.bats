@@ -121,7 +121,6 @@ state_is() { [[ $(squeue -h -j "$1" -t all -o %T) == "$2" ]]; }
 
 @test "up and down, once and again" {
   [[ $ENGINE == local ]] || skip "ours alone"
-  [[ -x $ALIQUOT_BIN/aliquotd ]] || skip "aliquotd is not built"
   run "$ALIQUOT_BIN/aliquot" up --simulate h100:2 --state-dir "$work/state" 3>&-
   [ "$status" -eq 0 ]
   [[ $output == "started aliquotd (pid "*"simulated GPUs (h100:2)"* ]]

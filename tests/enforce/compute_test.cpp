@@ -132,6 +132,43 @@ TEST(Gate, limits_what_is_in_flight_while_contended) {
   EXPECT_EQ(job.use().launched, before + 60U);
 }
 
+// The gate closes while a launch waits for the one before it: that one is not behind the gate yet.
+TEST(Gate, holds_who_waited_for_room_when_it_closed) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 2 * kGiB}}, true);
+  Victim victim(&job);
+  ASSERT_EQ(victim.begin(), 0);
+  const std::string one =
+      "launch 1 " + std::to_string(static_cast<std::uint64_t>(400 / ms_per_iteration(victim)));
+  job.beat();
+  __atomic_store_n(&job.board().contended, ALIQUOT_CONTENDED_TURNS, __ATOMIC_RELEASE);
+  for (int i = 0; i < 4; ++i) {  // how long its launches are
+    job.beat();
+    ASSERT_EQ(victim.tell(one), 0);
+    ASSERT_EQ(victim.tell("sync"), 0);
+  }
+  const std::uint64_t before = job.use().launched;
+  job.beat();
+  ASSERT_EQ(victim.tell(one), 0);
+  victim.send(one);
+  usleep(50'000);
+  set_gate(job, 1);
+  for (int i = 0; i < 500 && job.use().completed == before; ++i) {
+    job.beat();
+    usleep(10'000);
+  }
+  for (int i = 0; i < 20; ++i) {
+    job.beat();
+    usleep(10'000);
+  }
+  EXPECT_EQ(job.use().waiting, 1U);
+  EXPECT_EQ(job.use().launched, before + 1);
+  set_gate(job, 0);
+  EXPECT_EQ(victim.answer(), 0);
+  ASSERT_EQ(victim.tell("sync"), 0);
+  EXPECT_EQ(job.use().launched, before + 2);
+}
+
 TEST(Gate, lets_captures_pass_and_spoils_none) {
   Machine machine("h200:1");
   Job job(machine, {{0, 2 * kGiB}}, true);

@@ -17,6 +17,8 @@ namespace aliquot::enforce::test {
 
 inline constexpr std::uint64_t kMiB = 1ULL << 20;
 inline constexpr std::uint64_t kGiB = 1ULL << 30;
+inline constexpr std::uint64_t kContext = 526 * kMiB;  // of the simulated H200
+inline constexpr int kOutOfMemory = 2;                 // of CUDA
 
 // The folder with limits, usage and, where `lease`, a board that says "open" with a live heartbeat.
 class Job {

@@ -12,9 +12,6 @@ namespace {
 
 using standin::test::Machine;
 
-constexpr int kOutOfMemory = 2;
-constexpr std::uint64_t kContext = 526 * kMiB;  // of the simulated H200
-
 struct Kind {
   const char* name;
   const char* line;  // takes 64 MiB or a little more

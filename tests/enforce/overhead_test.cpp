@@ -10,8 +10,6 @@ namespace {
 
 using standin::test::Machine;
 
-constexpr int kOutOfMemory = 2;
-constexpr std::uint64_t kContext = 526 * kMiB;  // of the simulated H200
 constexpr std::uint64_t kThreads = 132 * 2048;
 
 std::string mib(std::uint64_t count) { return std::to_string(count * kMiB); }
@@ -124,6 +122,18 @@ TEST(Overhead, the_heap_of_the_device_is_kept_for_it) {
   ASSERT_EQ(victim.tell("code heap_a"), 0);
   EXPECT_LE(machine.used(0), 4 * kGiB);
   EXPECT_LE(job.total(), 4 * kGiB);
+}
+
+TEST(Overhead, a_heap_that_is_made_smaller_gives_back_what_was_kept) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 4 * kGiB}});
+  Victim victim(&job);
+  ASSERT_EQ(victim.begin(), 0);
+  const std::uint64_t before = job.total();
+  ASSERT_EQ(victim.tell("limit 2 " + mib(2048)), 0);
+  EXPECT_GT(job.total(), before + kGiB);
+  ASSERT_EQ(victim.tell("limit 2 " + mib(8)), 0);
+  EXPECT_LT(job.total(), before + 256 * kMiB);
 }
 
 TEST(Overhead, managed_memory_does_not_hide_it) {

@@ -55,17 +55,19 @@ class Shares : public testing::Test {
   // A job with that many processes, each of which does what it is told for a long time.
   void add(int percent, const std::string& what, int processes = 1,
            const std::vector<unsigned>& gpus = {0}) {
-    const JobId id(static_cast<std::int64_t>(jobs_.size()) + 1);
-    node::GrantSpec spec{id, 0, Uid(getuid()), node::Gid(getgid()), {}};
+    const auto slot = static_cast<std::uint32_t>(jobs_.size()) + 1;
+    core::Grant grant{
+        .holder = HolderId(std::to_string(slot)), .owner = Uid(getuid()), .group = Gid(getgid())};
+    std::vector<std::optional<node::LeasePlace>> leases;
     for (const unsigned gpu : gpus) {
       const fs::path board = root_ / ("board" + std::to_string(gpu));
       ASSERT_TRUE(node::LeaseBoard::open(board));
-      spec.gpus.push_back({GpuId(uuid(gpu)), gib(10), Compute(100) * percent,
-                           node::LeasePlace{board, static_cast<std::uint32_t>(id.value())}});
+      grant.gpus.push_back({GpuId(uuid(gpu)), {gib(10), Compute(100) * percent}});
+      leases.emplace_back(node::LeasePlace{board, slot});
     }
-    const auto folder = node::GrantFolder::create(root_, spec);
+    const auto folder = node::GrantFolder::create(root_, grant, leases, {});
     ASSERT_TRUE(folder) << folder.error().message;
-    arbiter_->add(id, pipes_.empty() ? 0 : 1);
+    arbiter_->add(grant.holder, pipes_.empty() ? 0 : 1);
     jobs_.emplace_back();
     for (int i = 0; i < processes; ++i) {
       Victim::Settings settings{{ALIQUOT_GRANT_VARIABLE, folder->path()}};

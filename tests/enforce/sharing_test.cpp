@@ -10,9 +10,6 @@ namespace {
 
 using standin::test::Machine;
 
-constexpr int kOutOfMemory = 2;
-constexpr std::uint64_t kContext = 526 * kMiB;  // of the simulated H200
-
 std::string gib(std::uint64_t count) { return std::to_string(count * kGiB); }
 std::string name_of(const char* what) { return "aliquot-" + std::to_string(getpid()) + what; }
 

@@ -21,9 +21,6 @@ namespace {
 using standin::test::Machine;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kOutOfMemory = 2;
-constexpr std::uint64_t kContext = 526 * kMiB;
-
 double seconds_since(Clock::time_point from) {
   return std::chrono::duration<double>(Clock::now() - from).count();
 }

@@ -3,7 +3,7 @@
 setup() {
   shopt -s nullglob
   programs=("$ALIQUOT_BIN"/*)
-  [ ${#programs[@]} -gt 0 ] || skip "no program is built yet"
+  [ ${#programs[@]} -gt 0 ]
 }
 
 @test "every program is position independent, relro, bound at start, without rpath" {

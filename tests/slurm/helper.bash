@@ -18,7 +18,7 @@ no_sandbox() {
 
 sandbox_program() {
   local place
-  for place in "$ALIQUOT_BIN/../libexec/aliquot/slurm-sandbox" "$repo/src/slurm/sandbox"; do
+  for place in "$ALIQUOT_BIN/../libexec/aliquot/slurm-sandbox" "$repo/src/slurm/slurm-sandbox"; do
     [[ -x $place ]] && { echo "$place"; return; }
   done
 }

@@ -78,7 +78,8 @@ patiently() {
   job=$(submit games "touch $SANDBOX/out/once" -w n3 --gpu-mem=4G --no-requeue)
   patiently drained n3 "$silent"
   eventually has_state "$job" PENDING
-  eventually test "$(field "$job" Requeue)" = 0
+  not_to_be_requeued() { [[ $(field "$job" Requeue) == 0 ]]; }
+  eventually not_to_be_requeued
   go_on n3
   patiently has_state "$job" COMPLETED
   [[ -e $SANDBOX/out/once && $(field "$job" Requeue) == 0 ]]
@@ -96,18 +97,31 @@ patiently() {
 }
 
 @test "an agent that comes before the driver finds its GPUs" {
-  local place standin=$ALIQUOT_BIN/../standin dir=$BATS_TEST_TMPDIR
-  [[ -d $standin ]] || standin=$ALIQUOT_BIN/../lib/aliquot/standin
+  local standin=$ALIQUOT_BIN/../standin program=$ALIQUOT_BIN/aliquot-agent dir=$BATS_TEST_TMPDIR
+  [[ -d $standin ]] || standin=$ALIQUOT_BIN/../lib/aliquot/standin program=$ALIQUOT_BIN/../sbin/aliquot-agent
   mkdir "$dir/lib"
   sed -e "s,^socket = .*,socket = \"$dir/agent.sock\"," -e "s,^run_dir = .*,run_dir = \"$dir/run\"," -e '/^simulate/d' \
     "$SANDBOX/n1/slurm.toml" >"$dir/slurm.toml"
   ALIQUOT_STANDIN=h200:2 ALIQUOT_STANDIN_STATE=$dir/state LD_LIBRARY_PATH=$dir/lib \
-    aliquot-agent --foreground --config "$dir/slurm.toml" >"$dir/log" 2>&1 3>&- &
+    "$program" --foreground --config "$dir/slurm.toml" >"$dir/log" 2>&1 3>&- &
   agent=$!
   says() { grep -q "$1" "$dir/log"; }
-  eventually says '; 0 GPUs'
+  eventually says '; 0 GPUs' || { cat "$dir/log"; return 1; }
   eventually says 'listening'
   ln -s "$(readlink -f "$standin")"/* "$dir/lib/"
   eventually says '; 2 GPUs'
   kill "$agent"
+}
+
+# slurmd finds its name by the host's, and slurmstepd has none in its environment.
+@test "a node that is not named as its host is drained all the same" {
+  stop_sandbox
+  start_sandbox 9 --nodes 1 --gpus 2 --no-db --set agent.patience=3
+  stop_agent n1
+  kill "$(pgrep -f "^slurmd -D -N n1 -f $SANDBOX/")"
+  env -u SLURMD_NODENAME PATH="$PATH:/usr/sbin" slurmd -D -f "$SANDBOX/etc/slurm.conf" >"$SANDBOX/log/slurmd.by-hand" 2>&1 3>&- &
+  patiently takes_jobs n1
+  job=$(submit games true --gpu-share=50%)
+  patiently drained n1 "$silent"
+  patiently has_state "$job" PENDING
 }

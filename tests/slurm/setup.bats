@@ -96,7 +96,8 @@ set_up() {
   [ "$status" -eq 1 ]
   [[ ${lines[-1]} == *"belongs to an ordinary user"* ]]
   chown root "$etc"
-  ! grep -q shard "$etc/slurm.conf"
+  run grep shard "$etc/slurm.conf"
+  [ "$status" -eq 1 ]
 }
 
 @test "mistakes are one line" {

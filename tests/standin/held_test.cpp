@@ -19,7 +19,7 @@ using test::in_child;
 using test::Machine;
 using test::start_child;
 
-int open_device() {
+int open_first() {
   CUcontext context = nullptr;
   CHECK_CU(cuInit(0), kSuccess);
   CHECK_CU(cuCtxCreate_v2(&context, 0, 0), kSuccess);
@@ -38,7 +38,7 @@ const std::uint64_t kAttributed = kContext - 8 * kMiB;  // of that
 TEST(Held, ManagedMemoryIsOnTheGpuAndNobodys) {
   Machine machine("h200:1");
   EXPECT_EQ(in_child([&] {
-              CHECK(open_device() == 0);
+              CHECK(open_first() == 0);
               CUdeviceptr p = 0;
               CHECK_CU(cuMemAllocManaged(&p, kGiB, 1), kSuccess);
               CHECK_CU(cuMemsetD32_v2(p, 0, kGiB / 4), kSuccess);
@@ -54,7 +54,7 @@ TEST(Held, ManagedMemoryIsOnTheGpuAndNobodys) {
 TEST(Held, WhatAStreamFreesIsNotOthersBeforeItGetsThere) {
   Machine machine("h200:1");
   EXPECT_EQ(in_child([&] {
-              CHECK(open_device() == 0);
+              CHECK(open_first() == 0);
               CUmodule module = nullptr;
               CUfunction spin = nullptr;
               CUstream one = nullptr;
@@ -89,7 +89,7 @@ TEST(Held, AnImporterKeepsMemoryAndGetsItAttributedWhenItsOwnerIsGone) {
   int pair[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
   const pid_t owner = start_child([&] {
-    CHECK(open_device() == 0);
+    CHECK(open_first() == 0);
     CUdeviceptr p = 0;
     CUipcMemHandle handle{};
     CHECK_CU(cuMemAlloc_v2(&p, kGiB), kSuccess);
@@ -98,7 +98,7 @@ TEST(Held, AnImporterKeepsMemoryAndGetsItAttributedWhenItsOwnerIsGone) {
     for (;;) pause();
   });
   EXPECT_EQ(in_child([&] {
-              CHECK(open_device() == 0);
+              CHECK(open_first() == 0);
               CUipcMemHandle handle{};
               CUdeviceptr p = 0;
               CHECK(read(pair[1], &handle, sizeof handle) == sizeof handle);
@@ -127,7 +127,7 @@ TEST(Held, TheMemoryOfAKilledProcessGoesAWhileLater) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = start_child([&] {
-    CHECK(open_device() == 0);
+    CHECK(open_first() == 0);
     CHECK(write(ready[1], "1", 1) == 1);
     for (;;) pause();
   });

@@ -34,3 +34,5 @@ field() { grep -o "\"$1\":[0-9.]*" | cut -d: -f2; }
 
 processes_on_gpu() { aliquot-standin-ctl show | grep -c "kind=$1"; }
 has_processes() { [[ $(processes_on_gpu "$1") -eq $2 ]]; }
+# Whether it has been on the GPU for a while.
+has_work() { aliquot-standin-ctl show | grep "^pid=$1 " | grep -qE ' gpu_ms=[0-9]{2,}\.'; }

@@ -107,6 +107,37 @@ load helper.bash
   wait "$neighbour"
 }
 
+@test "kill -9 of a client in a long kernel ends its neighbours, and nobody of another server" {
+  nvidia-cuda-mps-control -d
+  CUDA_MPS_PIPE_DIRECTORY=$dir/mps2 nvidia-cuda-mps-control -d
+  "$load" --seconds 300 --iterations 400000000 &
+  victim=$!
+  eventually has_work "$victim"
+  "$load" --seconds 300 --json >"$dir/same" &
+  same=$!
+  CUDA_MPS_PIPE_DIRECTORY=$dir/mps2 "$load" --seconds 300 &
+  other=$!
+  eventually has_processes client 3
+  kill -9 "$victim"
+  wait "$same" || status=$?
+  [ "$status" -eq 5 ]
+  grep -q 'CUDA_ERROR_ILLEGAL_ADDRESS' "$dir/same"
+  kill -0 "$other"
+}
+
+@test "a client that was ended at its server harms nobody, killed in a long kernel" {
+  nvidia-cuda-mps-control -d
+  "$load" --seconds 300 --iterations 400000000 &
+  victim=$!
+  eventually has_work "$victim"
+  "$load" --seconds 4 &
+  neighbour=$!
+  eventually has_processes client 2
+  [ "$(mps terminate_client "$(mps get_server_list)" "$victim")" = 0 ]
+  kill -9 "$victim"
+  wait "$neighbour"
+}
+
 @test "clients 49 and 50 fail" {
   nvidia-cuda-mps-control -d
   for i in $(seq 48); do "$load" --seconds 3000 --busy 0% >/dev/null & done

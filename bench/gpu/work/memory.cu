@@ -5,6 +5,7 @@
 //   managed   512 MiB at a time, written by the GPU
 //   pending   5 GiB freed on a stream behind a kernel of 0.1 s, and 5 GiB on another at once, ten times
 //   free      all that cuMemGetInfo says is free, in one piece: plain, and from a pool
+//   ballast   all of the card but 10 GiB, until its input ends: so the rest is a card of 10 GiB
 //   local     a kernel with 16 KiB of local memory a thread after 8 GiB are taken
 #include <cuda.h>
 #include <sys/socket.h>
@@ -228,6 +229,15 @@ static void local() {
   say("local", got, r, filled == 0 && r == cudaErrorMemoryAllocation);
 }
 
+static void ballast() {
+  size_t free, total;
+  CUdeviceptr p;
+  must(cuMemGetInfo(&free, &total), "free");
+  must(cuMemAlloc(&p, free - 10 * kGiB), "ballast");
+  say("ballast", free - 10 * kGiB, 0, 1);
+  (void)getchar();
+}
+
 int main(int count, char** words) {
   const std::string what = count > 1 ? words[1] : "";
   if (what == "orphan") return orphan(words[0]), 0;
@@ -238,5 +248,6 @@ int main(int count, char** words) {
   if (what == "managed") managed();
   if (what == "pending") pending();
   if (what == "free") take_free();
+  if (what == "ballast") ballast();
   if (what == "local") local();
 }

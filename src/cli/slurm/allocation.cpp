@@ -18,7 +18,7 @@
 namespace aliquot::cli {
 namespace {
 
-constexpr std::string_view kFailed = "Unable to allocate resources";
+constexpr std::string_view kNotAllocated = "Unable to allocate resources";
 // Waiting for less than this is not worth a word.
 constexpr std::chrono::milliseconds kSilence(300);
 
@@ -60,8 +60,8 @@ class WaitingNotice {
   std::optional<std::int64_t> find_job() const {
     auto daemon = Daemon::connect();
     if (!daemon) return std::nullopt;
-    const auto list = daemon->get<api::JobList>(
-        fmt::format("/v1/jobs?user={}", net::percent_encode(user_name(Uid(::geteuid())))));
+    const auto list = daemon->list(
+        fmt::format("/v1/jobs?live&user={}", net::percent_encode(user_name(Uid(::geteuid())))));
     if (!list) return std::nullopt;
     std::optional<std::int64_t> found;
     for (const auto& job : list->jobs) {
@@ -115,7 +115,12 @@ class HeldAllocation::Keeper {
     stop();
     if (!daemon_) return;
     // Best effort: the connection's end says it as well, without the exit code.
-    (void)daemon_->send("POST", fmt::format("/v1/jobs/{}/end", job_), api::to_json(end));
+    const auto target = fmt::format("/v1/jobs/{}/end", job_);
+    for (int attempt = 0; attempt < kEndSeconds; ++attempt) {
+      const auto answer = daemon_->send("POST", target, api::to_json(end));
+      if (answer || answer.error().code != "EAGAIN") break;  // it cannot be written down now
+      ::sleep(1);
+    }
     daemon_.reset();
   }
 
@@ -151,10 +156,11 @@ class HeldAllocation::Keeper {
         daemon_.emplace(std::move(*again));
         return;
       }
-      if (answer.error().code != kUnreachable) return;  // the job is over
+      if (!is_passing(answer.error())) return;  // the job is over
     }
   }
 
+  static constexpr int kEndSeconds = 15;
   static constexpr int kAttempts = 300;
   static constexpr int kAttemptPauseMs = 200;
 
@@ -179,18 +185,21 @@ std::optional<HeldAllocation> HeldAllocation::ask(const OptionSet& options, cons
                                                   const Voice& voice) {
   auto daemon = Daemon::connect();
   if (!daemon) {
-    say_refusal(voice, kFailed, daemon.error(), job);
+    say_refusal(voice, kNotAllocated, daemon.error(), job);
     return std::nullopt;
   }
   if (auto placed = check_places(options, *daemon, voice); !placed) {
-    say_refusal(voice, kFailed, placed.error(), job);
+    say_refusal(voice, kNotAllocated, placed.error(), job);
     return std::nullopt;
   }
   WaitingNotice notice(job, voice);
-  auto answer = daemon->post<api::Allocation>("/v1/allocations", api::to_json(job));
+  constexpr std::string_view kTarget = "/v1/allocations";
+  const std::string body = api::to_json(job);
+  auto answer = job.immediate ? daemon->post<api::Allocation>(kTarget, body)
+                              : post_patiently<api::Allocation>(*daemon, kTarget, body, voice);
   const auto waited = notice.finish();
   if (!answer) {
-    say_refusal(voice, kFailed, answer.error(), job);
+    say_refusal(voice, kNotAllocated, answer.error(), job);
     return std::nullopt;
   }
   if (waited) voice.info(fmt::format("job {} has been allocated resources", answer->job_id));

@@ -345,4 +345,15 @@ void say_refusal(const Voice& voice, std::string_view prefix, const api::ErrorIn
   voice.error(fmt::format("{}: {}", prefix, text));
 }
 
+bool may_ask_again(const api::ErrorInfo& error, unsigned tries, const Voice& voice) {
+  constexpr unsigned kRetries = 15;
+  if (error.code != "EAGAIN" || tries == kRetries) return false;
+  if (tries == 0) {
+    voice.error(error.message);
+    voice.error("Slurm temporarily unable to accept job, sleeping and retrying");
+  }
+  ::sleep(tries + 1);
+  return true;
+}
+
 }  // namespace aliquot::cli

@@ -46,4 +46,19 @@ int voice_level(const OptionSet& options);
 void say_refusal(const Voice& voice, std::string_view prefix, const api::ErrorInfo& error,
                  const api::JobSpec& job);
 
+// Whether to ask once more: the queue is full, or the daemon cannot write its record now. As
+// Slurm's commands do, says so the first time, and waits 1, 2, … seconds; not for ever.
+bool may_ask_again(const api::ErrorInfo& error, unsigned tries, const Voice& voice);
+
+template <class T>
+Answer<T> post_patiently(Daemon& daemon, std::string_view target, const std::string& body,
+                         const Voice& voice) {
+  for (unsigned tries = 0;; ++tries) {
+    auto answer = daemon.post<T>(target, body);
+    if (answer || !may_ask_again(answer.error(), tries, voice)) return answer;
+    // Whoever was one connection too many has none now.
+    if (auto again = Daemon::connect()) daemon = std::move(*again);
+  }
+}
+
 }  // namespace aliquot::cli

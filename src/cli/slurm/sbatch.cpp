@@ -1,8 +1,8 @@
 // sbatch: submits a script and, with --wait, waits for its end.
 #include <fmt/format.h>
-#include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/clock.hpp"
@@ -16,7 +16,7 @@
 namespace aliquot::cli {
 namespace {
 
-constexpr std::string_view kFailed = "Batch job submission failed";
+constexpr std::string_view kNotSubmitted = "Batch job submission failed";
 
 Parsed<Script> find_script(const CommandLine& line, char** argv, int argc) {
   for (const auto& word : line.words) {
@@ -39,18 +39,33 @@ std::string default_name(const OptionSet& options, const Script& script) {
   return script.path.substr(script.path.rfind('/') + 1);
 }
 
-// The job's exit code; 1 if a signal ended it. Outlasts a restart of the daemon.
+// The job's exit code; 1 if a signal ended it.
+int status_of(const api::JobInfo& job) {
+  if (job.exit_signal != 0) return 1;
+  if (job.exit_code != 0) return job.exit_code & 0xff;
+  return job.state == "COMPLETED" ? 0 : 1;
+}
+
+// Of an array the highest of all.
+Answer<int> wait_once(std::int64_t id) {
+  auto daemon = Daemon::connect();
+  if (!daemon) return tl::make_unexpected(daemon.error());
+  const auto job = daemon->get<api::JobInfo>(fmt::format("/v1/jobs/{}/wait", id));
+  if (!job) return tl::make_unexpected(job.error());
+  if (!job->array_job_id) return status_of(*job);
+  const auto elements = daemon->list(fmt::format("/v1/accounting?id={}", id));
+  if (!elements) return tl::make_unexpected(elements.error());
+  int highest = 0;
+  for (const auto& element : elements->jobs) highest = std::max(highest, status_of(element));
+  return highest;
+}
+
+// Outlasts a restart of the daemon, and a disk that is full.
 int wait_for(std::int64_t id) {
   while (true) {
-    if (auto daemon = Daemon::connect()) {
-      const auto job = daemon->get<api::JobInfo>(fmt::format("/v1/jobs/{}/wait", id));
-      if (job) {
-        if (job->exit_signal != 0) return 1;
-        if (job->exit_code != 0) return job->exit_code & 0xff;
-        return job->state == "COMPLETED" ? 0 : 1;
-      }
-      if (job.error().code != kUnreachable) return 1;
-    }
+    const auto status = wait_once(id);
+    if (status) return *status;
+    if (!is_passing(status.error())) return 1;
     ::sleep(1);
   }
 }
@@ -67,37 +82,22 @@ int test_only(Daemon& daemon, const api::JobSpec& job, const Voice& voice) {
   return 0;
 }
 
-// A full queue, or a daemon that cannot write its record now: as Slurm's sbatch does, again after
-// 1, 2, … seconds.
-Answer<api::Submitted> post_patiently(Daemon& daemon, const api::JobSpec& job, const Voice& voice) {
-  constexpr unsigned kRetries = 15;
-  const std::string text = api::to_json(job);
-  for (unsigned tries = 0;; ++tries) {
-    auto submitted = daemon.post<api::Submitted>("/v1/jobs", text);
-    if (submitted || submitted.error().code != "EAGAIN" || tries == kRetries) return submitted;
-    if (tries == 0) {
-      voice.error(submitted.error().message);
-      voice.error("Slurm temporarily unable to accept job, sleeping and retrying");
-    }
-    ::sleep(tries + 1);
-  }
-}
-
 int submit(const OptionSet& options, const api::JobSpec& job, const Voice& voice) {
   auto daemon = Daemon::connect();
   if (!daemon) {
-    say_refusal(voice, kFailed, daemon.error(), job);
+    say_refusal(voice, kNotSubmitted, daemon.error(), job);
     return 1;
   }
   if (auto placed = check_places(options, *daemon, voice); !placed) {
-    say_refusal(voice, kFailed, placed.error(), job);
+    say_refusal(voice, kNotSubmitted, placed.error(), job);
     return 1;
   }
   if (options.has("test-only")) return test_only(*daemon, job, voice);
 
-  const auto submitted = post_patiently(*daemon, job, voice);
+  const auto submitted =
+      post_patiently<api::Submitted>(*daemon, "/v1/jobs", api::to_json(job), voice);
   if (!submitted) {
-    say_refusal(voice, kFailed, submitted.error(), job);
+    say_refusal(voice, kNotSubmitted, submitted.error(), job);
     return 1;
   }
   const bool named = options.has("clusters");

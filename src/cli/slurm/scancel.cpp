@@ -15,11 +15,12 @@
 #include "cli/multicall.hpp"
 #include "cli/slurm/job_ids.hpp"
 #include "cli/slurm/options.hpp"
+#include "cli/view/slurm_command.hpp"
 
 namespace aliquot::cli {
 namespace {
 
-constexpr std::string_view kUsage =
+constexpr std::string_view kScancelUsage =
     "Usage: scancel [OPTIONS] [JOBID[_TASK|_[TASKS]][.STEP]…]\n"
     "\n"
     "Options:\n"
@@ -50,6 +51,7 @@ struct Request {
   std::string node;
   std::string reservation;
   std::string wckey;
+  std::string clusters;
   int signal = 0;
   bool batch = false;
   bool full = false;
@@ -174,6 +176,8 @@ tl::expected<Request, Early> read_request(int argc, char** argv, Voice& voice) {
         break;
       }
       case 'M':
+        request.clusters = optarg;
+        break;
       case 0x101:
       case 0x105:
       case 0x106:
@@ -185,7 +189,7 @@ tl::expected<Request, Early> read_request(int argc, char** argv, Voice& voice) {
         request.user = user_name(Uid(::getuid()));
         break;
       case 0x102:
-        std::fwrite(kUsage.data(), 1, kUsage.size(), stdout);
+        std::fwrite(kScancelUsage.data(), 1, kScancelUsage.size(), stdout);
         return tl::make_unexpected(Early{0});
       case 0x103:
         std::fputs(
@@ -259,8 +263,10 @@ class Canceller {
     if (answer) return;
     const auto& error = answer.error();
     const bool gone = error.code == "ESLURM_INVALID_JOB_ID" || error.code == "ESLURM_ALREADY_DONE";
-    // A job that is not there any more is what was asked for, unless someone wants to know.
-    if (gone && !(voice_.level() > 0 || request_.filters())) return;
+    // What is not there any more is what was asked for, unless someone wants to know. A step that
+    // never was is not that.
+    const bool never = !step.empty() && error.code != "ESLURM_ALREADY_DONE";
+    if (gone && !never && !(voice_.level() > 0 || request_.filters())) return;
     if (!(gone && voice_.level() < 0)) {
       voice_.error(fmt::format("Kill job error on job {}id {}: {}", step.empty() ? "" : "step ",
                                whole, error_text(error)));
@@ -303,7 +309,7 @@ bool confirmed(const api::JobInfo& job) {
 
 int cancel_listed(const Request& request, const Voice& voice) {
   auto daemon = Daemon::connect();
-  auto list = daemon ? daemon->get<api::JobList>("/v1/jobs")
+  auto list = daemon ? daemon->list("/v1/jobs?live")
                      : Answer<api::JobList>(tl::make_unexpected(daemon.error()));
   if (!list) {
     fmt::print(stderr, "slurm_load_jobs error: {}\n", error_text(list.error()));
@@ -343,6 +349,10 @@ int run_scancel(int argc, char** argv) {
   Voice voice("scancel");
   const auto request = read_request(argc, argv, voice);
   if (!request) return request.error().status;
+  if (!request->clusters.empty()) {
+    auto daemon = Daemon::connect();
+    if (daemon && !is_here(*daemon, request->clusters, voice)) return 1;
+  }
   if (request->filters() || request->ask) return cancel_listed(*request, voice);
   Canceller canceller(*request, voice);
   for (const auto& pattern : request->ids) {

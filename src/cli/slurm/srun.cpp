@@ -7,10 +7,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <future>
+#include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,7 +36,9 @@ namespace {
 constexpr int kReportSeconds = 15;
 // How often one asks whether other steps have given back what this one needs.
 constexpr unsigned kStepRetryUs = 250'000;
-constexpr std::int64_t kMostTasks = 10'000;
+// How long the daemon may take to say that it will signal a step.
+constexpr std::chrono::seconds kSignalPatience(3);
+constexpr std::int64_t kMostTasksOfAStep = 10'000;
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -141,9 +147,25 @@ void report_end(std::optional<Daemon> daemon, const api::Allocation& step,
       daemon.emplace(std::move(*again));
     }
     const auto answer = daemon->send("POST", target, body);
-    if (answer || answer.error().code != kUnreachable) return;
+    if (answer) return;
+    if (answer.error().code == "EAGAIN") continue;  // it cannot be written down now
+    if (answer.error().code != kUnreachable) return;
     daemon.reset();
   }
+}
+
+// A task may be a client of an MPS server, which is harmed if it is killed in the middle of its
+// work; only the daemon may part them first. It may also hang: nobody waits for it.
+bool ask_to_signal(std::int64_t job, std::int64_t step, int signal) {
+  const auto done = std::make_shared<std::promise<bool>>();
+  auto answer = done->get_future();
+  std::thread([=] {
+    auto daemon = Daemon::connect();
+    done->set_value(daemon &&
+                    daemon->send("POST", fmt::format("/v1/jobs/{}/steps/{}/cancel", job, step),
+                                 api::to_json(api::CancelSpec{.signal = signal})));
+  }).detach();
+  return answer.wait_for(kSignalPatience) == std::future_status::ready && answer.get();
 }
 
 struct Step {
@@ -162,7 +184,7 @@ std::optional<Step> step_in(const std::string& job, const api::StepSpec& spec, b
     return std::nullopt;
   }
   const auto target = fmt::format("/v1/jobs/{}/steps", net::percent_encode(job));
-  auto answer = daemon->post<api::Allocation>(target, api::to_json(spec));
+  auto answer = post_patiently<api::Allocation>(*daemon, target, api::to_json(spec), voice);
   bool waited = false;
   while (!answer && !immediate && answer.error().code == "ESLURM_NODES_BUSY") {
     if (!std::exchange(waited, true)) {
@@ -170,7 +192,7 @@ std::optional<Step> step_in(const std::string& job, const api::StepSpec& spec, b
                              error_text(answer.error())));
     }
     ::usleep(kStepRetryUs);
-    answer = daemon->post<api::Allocation>(target, api::to_json(spec));
+    answer = post_patiently<api::Allocation>(*daemon, target, api::to_json(spec), voice);
   }
   if (answer && waited) {
     voice.info(
@@ -245,6 +267,13 @@ int run_step(Step step, const OptionSet& options, const Caller& caller,
   plan.quit_on_interrupt = options.has("quit-on-interrupt") || options.has("disable-status");
   plan.wait_s = options.number("wait");
   plan.pty = options.has("pty") && has_terminal(voice, environment);
+  if (step.answer.step_id && environment.get("CUDA_MPS_PIPE_DIRECTORY")) {
+    plan.signal_step = [id = step.answer.job_id, number = *step.answer.step_id](int signal) {
+      return ask_to_signal(id, number, signal);
+    };
+    // The daemon ends a job whose srun has gone, and parts it from its server before.
+    plan.die_with_us = !step.held;
+  }
 
   // A command is looked for where srun is called, even if the task's PATH is another.
   const auto path = caller.environment.get("PATH").value_or("");
@@ -287,7 +316,7 @@ int run_srun(int argc, char** argv) {
 
   const auto caller = describe_caller();
   const auto ntasks = count_tasks(options);
-  if (ntasks > kMostTasks) {
+  if (ntasks > kMostTasksOfAStep) {
     voice.error(fmt::format("Invalid numeric value \"{}\" for --ntasks.", ntasks));
     return 1;
   }

@@ -20,7 +20,7 @@ void say(const StepPlan& plan, const std::string& text) {
 }  // namespace
 
 void become_task(const Task& task, const StepPlan& plan, const sigset_t& mask) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (plan.die_with_us) ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::signal(SIGPIPE, SIG_DFL);
   ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
   if (::chdir(plan.folder.c_str()) != 0) {

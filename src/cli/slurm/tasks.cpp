@@ -29,6 +29,8 @@ namespace {
 
 constexpr Millis kKillWait = seconds(30);
 constexpr Millis kDoubleInterrupt = seconds(1);
+// What the step is killed by others may take so long.
+constexpr Millis kStepKill = seconds(10);
 
 std::string numbers(const std::vector<std::size_t>& tasks) {
   std::string text;
@@ -209,6 +211,14 @@ class Runner {
   }
 
   void signal_tasks(int signal) {
+    if (signal != SIGCONT && plan_.signal_step && !left_alone_ && plan_.signal_step(signal)) {
+      // Whatever becomes of it, the tasks end.
+      if (signal == SIGKILL) {
+        left_alone_ = true;
+        deadline_ = clock_.mono() + kStepKill;
+      }
+      return;
+    }
     for (const auto& task : running_) {
       if (task.pid <= 0) continue;
       // The group, or at least the task where it has none yet.
@@ -505,6 +515,7 @@ class Runner {
   bool feeding_ = false;
   bool input_ended_ = false;
   bool aborting_ = false;
+  bool left_alone_ = false;  // it was asked that the step be killed, in vain if we are here again
   bool blamed_ = false;
   bool force_said_ = false;
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +32,10 @@ struct StepPlan {
   bool kill_on_bad_exit = false;
   bool quit_on_interrupt = false;
   std::optional<std::int64_t> wait_s;  // after the first task's end
+  // Has somebody else signal all of the step, and says whether that is being done; empty: srun
+  // signals its tasks itself. Never takes long.
+  std::function<bool(int)> signal_step;
+  bool die_with_us = true;  // tasks are killed when srun is; not where others end the job then
 };
 
 struct StepOutcome {

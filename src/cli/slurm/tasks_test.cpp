@@ -1,5 +1,6 @@
 #include "cli/slurm/tasks.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -7,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+
+#include "cli/slurm/task_io.hpp"
 
 namespace aliquot::cli {
 namespace {
@@ -110,6 +113,16 @@ TEST_F(Tasks, AreNotHeldUpByWhatTheyLeaveBehind) {
   plan_.std_out = "out";
   plan_.label = true;
   EXPECT_EQ(run_tasks(plan_, voice_).status, 4);
+}
+
+// salloc's shell: what its user had open goes on, what we opened does not.
+TEST(UsersFiles, AreKeptAndNoOthers) {
+  const File theirs(::open("/dev/null", O_RDONLY));
+  const UsersFiles files;
+  const File ours(::open("/dev/null", O_RDONLY));
+  files.keep_only();
+  EXPECT_EQ(::fcntl(theirs.get(), F_GETFD), 0);
+  EXPECT_EQ(::fcntl(ours.get(), F_GETFD), FD_CLOEXEC);
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include "base/size.hpp"
 #include "base/text.hpp"
 #include "base/timestamp.hpp"
+#include "cli/slurm/job_ids.hpp"
+#include "core/request_words.hpp"
 
 namespace aliquot::cli {
 namespace {
@@ -32,46 +34,36 @@ constexpr auto kStates =
 // Far beyond any array that Slurm allows: a slip must not fill the memory.
 constexpr std::int64_t kMostElements = 4'000'001;
 
-// One resource of the request: `gpu` 2, `gpu:h100` 2, `mps` 25, `gpumem` 8 GiB, `gpuutil` 50.
+// One resource of the request: `gpu` 2, `gpu:h100` 2, `mps` 25, `gpumem` 8G, `gpuutil` 50.
 struct Wanted {
   std::string name;
   std::string count;
 };
 
-std::string times(std::string_view name, std::string_view count, std::int64_t factor) {
-  if (factor == 1) return std::string(count);
-  if (name == "gpumem") {
-    if (const auto size = parse_size(count)) return format_size(*size * factor);
-  } else if (const auto number = parse_digits(count)) {
-    return fmt::format("{}", *number * factor);
-  }
-  return std::string(count);
-}
-
-// Reads what the engine writes into JobInfo::gres: `gpu:h100:2`, `mps:25`, `--gpu-mem=8G
-// --gpu-share=50% --gpus=2`, `none`.
+// What the engine writes into JobInfo::gres.
 std::vector<Wanted> wanted_gpus(std::string_view words) {
-  std::vector<Wanted> wanted;
-  std::int64_t factor = 1;
-  for (const auto word : split(words, ' ')) {
-    if (word.starts_with("--gpu-mem=")) {
-      wanted.push_back({"gpumem", std::string(word.substr(10))});
-    } else if (word.starts_with("--gpu-share=")) {
-      auto share = word.substr(12);
-      if (share.ends_with('%')) share.remove_suffix(1);
-      wanted.push_back({"gpuutil", std::string(share)});
-    } else if (word.starts_with("--gpus=")) {
-      factor = parse_digits(word.substr(word.rfind(':') == word.npos ? 7 : word.rfind(':') + 1))
-                   .value_or(1);
-    } else if (!word.empty() && !word.starts_with('-') && word != "none") {
-      const auto colon = word.rfind(':');
-      const bool counted = colon != word.npos && is_digits(word.substr(colon + 1));
-      wanted.push_back({std::string(counted ? word.substr(0, colon) : word),
-                        std::string(counted ? word.substr(colon + 1) : "1")});
-    }
+  const auto request = core::parse_request(words);
+  if (!request || !request->gpus) return {};
+  const auto& gpus = *request->gpus;
+  const auto typed = [&](std::string_view name) {
+    return gpus.models.size() == 1 ? fmt::format("{}:{}", name, gpus.models.front())
+                                   : std::string(name);
+  };
+  if (const auto* tickets = std::get_if<core::Tickets>(&gpus.what)) {
+    const bool mps = tickets->kind == core::Tickets::Kind::mps;
+    return {{typed(mps ? "mps" : "shard"), fmt::format("{}", tickets->count * gpus.count)}};
   }
-  for (auto& one : wanted) one.count = times(one.name, one.count, factor);
-  return wanted;
+  if (const auto* amounts = std::get_if<core::Amounts>(&gpus.what)) {
+    std::vector<Wanted> wanted;
+    if (amounts->memory) wanted.push_back({"gpumem", format_size(*amounts->memory * gpus.count)});
+    if (amounts->compute) {
+      auto percent = format_percent(*amounts->compute * gpus.count);
+      percent.pop_back();
+      wanted.push_back({"gpuutil", std::move(percent)});
+    }
+    return wanted;
+  }
+  return {{typed("gpu"), fmt::format("{}", gpus.count)}};
 }
 
 std::string base_tres(const JobInfo& job) {
@@ -157,16 +149,16 @@ std::vector<std::int64_t> array_elements(std::string_view pending) {
 }
 
 bool matches_job_id(const JobInfo& job, std::string_view id) {
-  const auto underscore = id.find('_');
-  const auto number = parse_digits(id.substr(0, underscore));
+  const auto pattern = parse_job_pattern(id);
+  const auto number = pattern ? parse_digits(pattern->job) : std::nullopt;
   if (!number) return false;
-  if (underscore == id.npos) return job.id == *number || job.array_job_id == *number;
+  if (pattern->tasks.empty()) return job.id == *number || job.array_job_id == *number;
   if (job.array_job_id.value_or(job.id) != *number) return false;
-  const auto task = parse_digits(id.substr(underscore + 1));
-  if (!task) return false;
-  if (job.array_task_id) return job.array_task_id == task;
-  const auto elements = array_elements(job.array_pending);
-  return std::ranges::find(elements, *task) != elements.end();
+  const auto elements = job.array_task_id ? std::vector<std::int64_t>{*job.array_task_id}
+                                          : array_elements(job.array_pending);
+  return std::ranges::any_of(pattern->tasks, [&](std::int64_t task) {
+    return std::ranges::find(elements, task) != elements.end();
+  });
 }
 
 Millis time_used(const JobInfo& job, WallTime now) {

@@ -59,6 +59,8 @@ TEST(JobText, WritesResources) {
   EXPECT_EQ(tres_per_node(one), "gres/mps:25");
   one.gres = "shard:4 --gpus=2";
   EXPECT_EQ(tres_per_node(one), "gres/shard:8");
+  one.gres = "--gpu-mem=8G --gpu-share=12.5% --gpus=2";
+  EXPECT_EQ(tres_per_node(one), "gres/gpumem:16G,gres/gpuutil:25");
   one.gres = "gpu:1 --constraint=a100|h100";
   EXPECT_EQ(tres_per_node(one), "gres/gpu:1");
   EXPECT_EQ(memory_text(gib(1).value() + mib(512).value()), "1536M");

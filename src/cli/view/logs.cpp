@@ -17,7 +17,7 @@
 namespace aliquot::cli {
 namespace {
 
-struct Options {
+struct LogsOptions {
   std::string job = "last";
   bool follow = false;
   bool json = false;
@@ -29,8 +29,8 @@ Answer<api::JobInfo> find_job(const std::string& id) {
   if (!daemon) return tl::make_unexpected(daemon.error());
   auto job = daemon->get_as_is<api::JobInfo>("/v1/jobs/" + net::percent_encode(id));
   if (job || job.error().code == kUnreachable) return job;
-  auto list = daemon->get_as_is<api::JobList>("/v1/accounting?id=" +
-                                              net::percent_encode(id.substr(0, id.find('_'))));
+  auto list =
+      daemon->list("/v1/accounting?id=" + net::percent_encode(id.substr(0, id.find('_'))), true);
   if (list) {
     for (auto& one : list->jobs) {
       if (matches_job_id(one, id)) return std::move(one);
@@ -97,7 +97,7 @@ int print_json(const api::JobInfo& job) {
   return print(json.end_object().text());
 }
 
-int logs(const Options& options) {
+int logs(const LogsOptions& options) {
   if (!is_job_id(options.job)) {
     complain(
         fmt::format("'{}' is no job's id: write a number such as 7, 7_3, or last", options.job));
@@ -150,7 +150,7 @@ int logs(const Options& options) {
 
 void add_logs(CLI::App& parent, Invocation& invocation) {
   auto* command = parent.add_subcommand("logs", "Print what a job wrote");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<LogsOptions>();
   command->add_option("job", options->job, "The job's id, or last")->capture_default_str();
   command->add_flag("-f,--follow", options->follow, "Go on until the job ends");
   command->add_flag("--json", options->json, "Print the files' names as JSON");

@@ -89,7 +89,13 @@ Result<void> replace_file(const std::string& path, const std::string& text) {
 
 // What root's processes load must be root's alone to change, all the way down.
 Result<void> check_owner(const fs::path& library) {
-  for (fs::path part = library;; part = part.parent_path()) {
+  std::error_code error;
+  // Where it really is: a link is as good as what it leads to, and each folder on the way.
+  const fs::path real = fs::canonical(library, error);
+  if (error) {
+    return fail(Error::Code::not_found, "cannot look at {}: {}", library.string(), error.message());
+  }
+  for (fs::path part = real;; part = part.parent_path()) {
     struct stat info {};
     if (::stat(part.c_str(), &info) != 0) {
       return fail(Error::Code::not_found, "cannot look at {}: {}", part.string(),

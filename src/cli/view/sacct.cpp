@@ -116,6 +116,7 @@ struct Options {
   std::vector<std::string> partitions;
   std::vector<std::string> accounts;
   std::vector<std::string> qos;
+  std::string clusters;  // -M
   std::string delimiter = "|";
   bool all_users = false;
   bool json = false;
@@ -160,7 +161,7 @@ Ended read_users(const Voice& voice, std::string_view list, Options& options) {
 }
 
 Ended read_jobs(const Voice& voice, std::string_view list, Options& options) {
-  for (const auto id : split(list, ',')) {
+  for (const auto id : split_outside_brackets(list)) {
     if (id.empty() || is_job_id(id)) continue;
     voice.fatal(fmt::format("Bad job/step specified: {}", id));
     return 1;
@@ -204,6 +205,9 @@ Ended read_option(const Voice& voice, int letter, Options& options) {
       return read_jobs(voice, value, options);
     case 'l':
       options.format = kSacctLong;
+      break;
+    case 'M':
+      options.clusters = value;
       break;
     case 'n':
       options.layout.header = false;
@@ -312,6 +316,7 @@ int show(const Voice& voice, Options& options) {
   }
   auto daemon = Daemon::connect();
   if (!daemon) return load_failed(kPrefix, daemon.error());
+  if (!is_here(*daemon, options.clusters, voice)) return 1;
   std::vector<std::string> ids;
   if (!options.jobs.empty()) {
     auto resolved = resolve_job_ids(*daemon, options.jobs);
@@ -325,7 +330,7 @@ int show(const Voice& voice, Options& options) {
   if (ids.empty() && options.uids.empty() && !options.all_users && ::getuid() != 0) {
     options.uids.push_back(::getuid());
   }
-  auto list = daemon->get<api::JobList>(target_of(options, ids));
+  auto list = daemon->list(target_of(options, ids));
   if (!list) return load_failed(kPrefix, list.error());
   select(list->jobs, options, ids);
   const bool needs_cluster =

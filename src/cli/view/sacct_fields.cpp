@@ -16,13 +16,13 @@ namespace aliquot::cli {
 namespace {
 
 using Row = AccountingRow;
-using Context = AccountingContext;
+using SacctContext = AccountingContext;
 using Text = std::string;
 
 constexpr auto kStyle = TimeStyle::scontrol;
 
 // The memory of accounting: exact, in the largest unit that is, or in the unit asked for.
-Text size_text(std::int64_t bytes, const Context& context) {
+Text size_text(std::int64_t bytes, const SacctContext& context) {
   if (context.unit == 0) {
     return context.convert ? format_size(Bytes(bytes)) : fmt::format("{}", bytes);
   }
@@ -67,7 +67,7 @@ Text sorted_tres(const Text& tres) {
   return out;
 }
 
-Text allocated(const Row& row, const Context&) {
+Text allocated(const Row& row, const SacctContext&) {
   if (!has_started(*row.job)) return "";
   auto tres = sorted_tres(allocated_tres(*row.job));
   if (row.step != nullptr && tres.starts_with("billing=")) tres.erase(0, tres.find(',') + 1);
@@ -108,12 +108,12 @@ Text limit_of(const Row& row) {
   return format_time_limit(time_limit(*row.job), kStyle);
 }
 
-Text rss_of(const Row& row, const Context& context) {
+Text rss_of(const Row& row, const SacctContext& context) {
   if (row.step == nullptr || row.step->max_rss == 0) return "";
   return size_text(row.step->max_rss, context);
 }
 
-Text planned_of(const Row& row, const Context& context) {
+Text planned_of(const Row& row, const SacctContext& context) {
   if (row.step != nullptr) return "";
   const auto until = has_started(*row.job)  ? *row.job->start_ms
                      : is_pending(*row.job) ? context.now.ms()
@@ -124,14 +124,14 @@ Text planned_of(const Row& row, const Context& context) {
 Text node_of(const Row& row) { return row.job->node.empty() ? "None assigned" : row.job->node; }
 
 // clang-format off
-#define TEXT(expression) [](const Row& row, const Context& context) -> Text { (void)row; (void)context; return Text(expression); }
-#define JOB(expression) [](const Row& row, const Context& context) -> Text { (void)context; const auto& job = *row.job; (void)job; return row.step == nullptr ? Text(expression) : Text(); }
-#define STEP(expression) [](const Row& row, const Context& context) -> Text { (void)context; if (row.step == nullptr) return {}; const auto& step = *row.step; (void)step; return Text(expression); }
-#define NONE [](const Row&, const Context&) -> Text { return {}; }
+#define TEXT(expression) [](const Row& row, const SacctContext& context) -> Text { (void)row; (void)context; return Text(expression); }
+#define JOB(expression) [](const Row& row, const SacctContext& context) -> Text { (void)context; const auto& job = *row.job; (void)job; return row.step == nullptr ? Text(expression) : Text(); }
+#define STEP(expression) [](const Row& row, const SacctContext& context) -> Text { (void)context; if (row.step == nullptr) return {}; const auto& step = *row.step; (void)step; return Text(expression); }
+#define NONE [](const Row&, const SacctContext&) -> Text { return {}; }
 constexpr auto kRight = Align::right;
 constexpr auto kLeft = Align::left;
 
-constexpr auto kFields = std::to_array<AccountingView>({
+constexpr auto kSacctFields = std::to_array<AccountingView>({
     {"Account", 10, kRight, TEXT(row.job->account)},
     {"AdminComment", 19, kRight, NONE},
     {"AllocCPUS", 10, kRight, TEXT(fmt::format("{}", cpus(row)))},
@@ -258,7 +258,7 @@ constexpr auto kFields = std::to_array<AccountingView>({
 // clang-format on
 
 const AccountingView* find_field(std::string_view name) {
-  for (const auto& field : kFields) {
+  for (const auto& field : kSacctFields) {
     if (field.name.size() >= name.size() &&
         equals_ignoring_case(field.name.substr(0, name.size()), name)) {
       return &field;
@@ -269,12 +269,12 @@ const AccountingView* find_field(std::string_view name) {
 
 }  // namespace
 
-std::span<const AccountingView> sacct_fields() { return kFields; }
+std::span<const AccountingView> sacct_fields() { return kSacctFields; }
 
 std::string list_sacct_fields() {
   std::string out;
   std::size_t in_line = 0;
-  for (const auto& field : kFields) {
+  for (const auto& field : kSacctFields) {
     out += fmt::format("{:<19}", field.name);
     out += ++in_line % 4 == 0 ? "\n" : " ";
   }

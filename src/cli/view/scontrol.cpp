@@ -134,7 +134,7 @@ Answer<std::vector<api::JobInfo>> load_jobs(Daemon& daemon, std::string_view id)
     wanted = std::move(*resolved);
     target += "?id=" + net::percent_encode(wanted.substr(0, wanted.find_first_of("_.")));
   }
-  auto list = daemon.get<api::JobList>(target);
+  auto list = daemon.list(target);
   if (!list) return tl::make_unexpected(list.error());
   if (!wanted.empty()) {
     std::erase_if(list->jobs, [&](const auto& job) { return !matches_job_id(job, wanted); });
@@ -400,6 +400,7 @@ int run(std::string_view command, const Call& call) {
 
 int run_scontrol(int argc, char** argv) {
   Call call;
+  std::string clusters;
   int letter = 0;
   // Options may also stand after the command: `scontrol show part -o`.
   while ((letter = getopt_long(argc, argv, "adFhM:oQuvV", kOptions.data(), nullptr)) != -1) {
@@ -409,6 +410,9 @@ int run_scontrol(int argc, char** argv) {
         break;
       case 'h':
         return print(kUsage);
+      case 'M':
+        clusters = optarg;
+        break;
       case 'o':
         call.style.one_line = true;
         break;
@@ -427,6 +431,10 @@ int run_scontrol(int argc, char** argv) {
     }
   }
   if (optind == argc) return print(kUsage);
+  if (!clusters.empty()) {
+    auto daemon = Daemon::connect();
+    if (daemon && !is_here(*daemon, clusters, Voice("scontrol"))) return 1;
+  }
   for (int i = optind + 1; i < argc; ++i) call.words.emplace_back(argv[i]);
   return run(argv[optind], call);
 }

@@ -16,7 +16,7 @@
 namespace aliquot::cli {
 namespace {
 
-constexpr std::string_view kUsage =
+constexpr std::string_view kSeffUsage =
     "Usage: seff [Options] <Jobid>\n"
     "       Options:\n"
     "       -h    Help menu\n"
@@ -24,7 +24,7 @@ constexpr std::string_view kUsage =
     "       -d    Debug mode: display raw data\n"
     "       --json\n";
 
-constexpr auto kOptions = std::to_array<option>({
+constexpr auto kSeffOptions = std::to_array<option>({
     {"json", no_argument, nullptr, 'J'},
     {"help", no_argument, nullptr, 'h'},
     {nullptr, 0, nullptr, 0},
@@ -35,10 +35,10 @@ constexpr auto kOptions = std::to_array<option>({
 int run_seff(int argc, char** argv) {
   bool json = false;
   int letter = 0;
-  while ((letter = getopt_long(argc, argv, "hvdf", kOptions.data(), nullptr)) != -1) {
+  while ((letter = getopt_long(argc, argv, "hvdf", kSeffOptions.data(), nullptr)) != -1) {
     switch (letter) {
       case 'h':
-        return print(kUsage);
+        return print(kSeffUsage);
       case 'v':
         return print("seff 2.1 (aliquot)\n");
       case 'J':
@@ -51,15 +51,15 @@ int run_seff(int argc, char** argv) {
     }
   }
   if (optind + 1 != argc || !is_job_id(argv[optind])) {
-    std::fputs(std::string(kUsage).c_str(), stderr);
+    std::fputs(std::string(kSeffUsage).c_str(), stderr);
     return 2;
   }
   auto daemon = Daemon::connect();
   if (!daemon) return load_failed("seff: error", daemon.error());
   const auto id = resolve_job_id(*daemon, argv[optind]);
   if (!id) return load_failed("seff: error", id.error());
-  auto list = daemon->get<api::JobList>("/v1/accounting?id=" +
-                                        net::percent_encode(id->substr(0, id->find('_'))));
+  auto list =
+      daemon->list("/v1/accounting?id=" + net::percent_encode(id->substr(0, id->find('_'))));
   if (!list) return load_failed("seff: error", list.error());
   const auto cluster = daemon->get<api::ClusterInfo>("/v1/cluster");
   if (!cluster) return load_failed("seff: error", cluster.error());

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct SetupOptions {
   std::string what;
   std::string library;
   std::string root;
@@ -31,7 +31,7 @@ std::string installed_library() {
   return "/usr/lib/aliquot/libaliquot.so";
 }
 
-int preload(const Options& options) {
+int preload(const SetupOptions& options) {
   const auto done = options.what == "off"
                         ? preload_off(options.root)
                         : preload_on(options.root, options.library.empty() ? installed_library()
@@ -52,7 +52,7 @@ void add_setup(CLI::App& parent, Invocation& invocation) {
       "preload",
       "Have the library in every process (/etc/ld.so.preload): also in those that "
       "lose their environment");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SetupOptions>();
   command->add_option("what", options->what, "on or off")
       ->required()
       ->check(CLI::IsMember({"on", "off"}));

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 9> kNames{
     "sbatch", "srun", "salloc", "scancel", "squeue", "sinfo", "scontrol", "sacct", "seff"};
 
-struct Options {
+struct ShimsOptions {
   std::string folder;
   bool remove = false;
   bool json = false;
@@ -30,7 +30,7 @@ bool is_ours(const fs::path& link, const fs::path& program) {
          (fs::read_symlink(link, error) == program || fs::equivalent(link, program, error));
 }
 
-int shims(const Options& options) {
+int shims(const ShimsOptions& options) {
   const fs::path program = own_program();
   const fs::path folder = options.folder;
   std::error_code error;
@@ -80,7 +80,7 @@ int shims(const Options& options) {
 
 void add_shims(CLI::App& parent, Invocation& invocation) {
   auto* command = parent.add_subcommand("shims", "Make sbatch, squeue, … links to this program");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ShimsOptions>();
   command->add_option("folder", options->folder, "Where")->required();
   command->add_flag("--remove", options->remove, "Take them away again");
   command->add_flag("--json", options->json, "Print one JSON object");

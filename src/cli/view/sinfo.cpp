@@ -87,6 +87,7 @@ struct Options {
   std::vector<std::string> partitions;
   std::vector<std::string> states;
   std::vector<std::string> nodes;
+  std::string clusters;  // -M
 };
 
 std::optional<int> read_option(const Voice& voice, int letter, Options& options) {
@@ -106,6 +107,9 @@ std::optional<int> read_option(const Voice& voice, int letter, Options& options)
     }
     case 'l':
       options.longer = true;
+      break;
+    case 'M':
+      options.clusters = value;
       break;
     case 'n':
       add_words(options.nodes, value);
@@ -172,6 +176,7 @@ int show(const Voice& voice, Options& options) {
   constexpr std::string_view kPrefix = "slurm_load_partitions";
   auto daemon = Daemon::connect();
   if (!daemon) return load_failed(kPrefix, daemon.error());
+  if (!is_here(*daemon, options.clusters, voice)) return 1;
   const auto cluster = daemon->get<api::ClusterInfo>("/v1/cluster");
   if (!cluster) return load_failed(kPrefix, cluster.error());
   if (options.json) return print(sinfo_json(*cluster));

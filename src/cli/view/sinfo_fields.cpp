@@ -67,7 +67,7 @@ void reason_time(Out& out, const NodeRow& row, const Context&) {
 #define TEXT(expression) [](Out& out, const NodeRow& row, const Context&) { (void)row; out += expression; }
 #define NUMBER(expression) [](Out& out, const NodeRow& row, const Context&) { (void)row; out += fmt::format("{}", expression); }
 
-constexpr auto kFields = std::to_array<ViewField<NodeRow>>({
+constexpr auto kSinfoFields = std::to_array<ViewField<NodeRow>>({
     {'S', "AllocNodes", "ALLOCNODES", TEXT("all")},
     {0, "AllocMem", "ALLOCMEM", NUMBER(row.cluster->node.memory_allocated / 1'048'576)},
     {'a', "Available", "AVAIL", TEXT(row.partition->up ? "up" : "down")},
@@ -136,7 +136,7 @@ std::size_t widest_partition(const api::ClusterInfo& cluster) {
 
 }  // namespace
 
-std::span<const ViewField<NodeRow>> sinfo_fields() { return kFields; }
+std::span<const ViewField<NodeRow>> sinfo_fields() { return kSinfoFields; }
 
 std::string sinfo_format(SinfoView view, const api::ClusterInfo& cluster) {
   const auto partition = widest_partition(cluster);

@@ -31,7 +31,7 @@ Answer<std::string> resolve_job_id(Daemon& daemon, std::string_view id) {
 
 Answer<std::vector<std::string>> resolve_job_ids(Daemon& daemon, std::string_view list) {
   std::vector<std::string> ids;
-  for (const auto id : split(list, ',')) {
+  for (const auto id : split_outside_brackets(list)) {
     auto resolved = resolve_job_id(daemon, id);
     if (!resolved) return tl::make_unexpected(resolved.error());
     ids.push_back(std::move(*resolved));
@@ -43,6 +43,20 @@ bool is_job_id(std::string_view text) {
   if (text == "last") return true;
   const auto number = text.substr(0, text.find_first_of("_.+"));
   return is_digits(number) && parse_digits(number).has_value();
+}
+
+bool is_here(Daemon& daemon, std::string_view clusters, const Voice& voice) {
+  if (clusters.empty() || equals_ignoring_case(clusters, "all")) return true;
+  const auto cluster = daemon.get<api::ClusterInfo>("/v1/cluster");
+  if (!cluster) {
+    voice.error(error_text(cluster.error()));
+    return false;
+  }
+  for (const auto name : split(clusters, ',')) {
+    if (name == cluster->cluster) return true;
+  }
+  voice.error(fmt::format("No cluster '{}' known by database.", clusters));
+  return false;
 }
 
 tl::expected<std::vector<std::uint32_t>, std::string> resolve_users(std::string_view list) {

@@ -27,6 +27,9 @@ Answer<std::vector<std::string>> resolve_job_ids(Daemon& daemon, std::string_vie
 // `7`, `7_3`, `7_[1-3]`, `last`: what may stand after -j.
 bool is_job_id(std::string_view text);
 
+// Whether `clusters`, of -M, names this one, or `all`, or nobody: says so where it does not.
+bool is_here(Daemon& daemon, std::string_view clusters, const Voice& voice);
+
 // Uids for `ann,1001`; the first name that is nobody's instead, as the error.
 tl::expected<std::vector<std::uint32_t>, std::string> resolve_users(std::string_view list);
 

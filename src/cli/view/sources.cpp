@@ -39,7 +39,7 @@ bool has_slurm() {
          ::access("/run/slurm/conf/slurm.conf", R_OK) == 0;
 }
 
-void read_all(int from, std::string& to) {
+void read_rest(int from, std::string& to) {
   std::array<char, 65'536> buffer{};
   for (;;) {
     const auto size = ::read(from, buffer.data(), buffer.size());
@@ -76,8 +76,8 @@ Answer<std::string> run_tool(const std::vector<std::string>& words) {
   ::close(err[1]);
   std::string printed;
   std::string said;
-  read_all(out[0], printed);
-  read_all(err[0], said);  // a line: it cannot have filled its pipe
+  read_rest(out[0], printed);
+  read_rest(err[0], said);  // a line: it cannot have filled its pipe
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
@@ -102,7 +102,7 @@ Answer<Engine> choose(const Answer<Daemon>& daemon) {
 Answer<api::Overview> ask_daemon(Daemon& daemon) {
   auto cluster = daemon.get<api::ClusterInfo>("/v1/cluster");
   if (!cluster) return tl::make_unexpected(cluster.error());
-  auto list = daemon.get<api::JobList>("/v1/jobs");
+  auto list = daemon.list("/v1/jobs");
   if (!list) return tl::make_unexpected(list.error());
   return api::Overview{std::move(*cluster), std::move(list->jobs)};
 }

@@ -92,7 +92,8 @@ constexpr auto kOptions = std::to_array<option>({
 
 struct Options {
   SqueueView view;
-  std::string jobs;  // -j, as written
+  std::string jobs;      // -j, as written
+  std::string clusters;  // -M
   bool longer = false;
   bool start = false;
   bool json = false;
@@ -130,7 +131,7 @@ Ended read_users(const Voice& voice, std::string_view list, JobFilter& filter) {
 }
 
 Ended read_jobs(const Voice& voice, std::string_view list, Options& options) {
-  for (const auto id : split(list, ',')) {
+  for (const auto id : split_outside_brackets(list)) {
     if (is_job_id(id)) continue;
     voice.error(fmt::format("Invalid job id: {}", id));
     return 1;
@@ -160,6 +161,9 @@ Ended read_option(const Voice& voice, int letter, Options& options) {
       return read_jobs(voice, value, options);
     case 'l':
       options.longer = true;
+      break;
+    case 'M':
+      options.clusters = value;
       break;
     case 'n':
       add_words(view.filter.names, value);
@@ -258,6 +262,7 @@ int show(const Voice& voice, Options& options) {
   constexpr std::string_view kPrefix = "slurm_load_jobs error";
   auto daemon = Daemon::connect();
   if (!daemon) return load_failed(kPrefix, daemon.error());
+  if (!is_here(*daemon, options.clusters, voice)) return 1;
   std::string target = "/v1/jobs";
   auto& filter = options.view.filter;
   if (!options.jobs.empty()) {
@@ -273,10 +278,13 @@ int show(const Voice& voice, Options& options) {
   } else if (filter.ids.empty() && filter.uids.size() == 1) {
     target += "?user=" + net::percent_encode(user_name(Uid(filter.uids.front())));
   }
-  if (!options.json && options.view.format == kSqueueFormat) {
-    target += target.find('?') == target.npos ? "?brief" : "&brief";
-  }
-  auto list = daemon->get<api::JobList>(target);
+  const auto add = [&](std::string_view word) {
+    target += target.find('?') == target.npos ? '?' : '&';
+    target += word;
+  };
+  if (!options.json && options.view.format == kSqueueFormat) add("brief");
+  if (filter.ids.empty() && filter.only_unfinished()) add("live");
+  auto list = daemon->list(target);
   if (!list) return load_failed(kPrefix, list.error());
   if (one && list->jobs.empty()) {
     return load_failed(kPrefix, {"ESLURM_INVALID_JOB_ID", ""});

@@ -61,7 +61,7 @@ void pending_time(Out& out, const JobInfo& job, const Context& context) {
 #define NUMBER(expression) [](Out& out, const JobInfo& job, const Context&) { number(out, expression); }
 #define TIME(expression) [](Out& out, const JobInfo& job, const Context&) { append_time(out, expression, "N/A"); }
 
-constexpr auto kFields = std::to_array<ViewField<JobInfo>>({
+constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {'a', "Account", "ACCOUNT", OR_NULL(account)},
     {0, "AccrueTime", "ACCRUE_TIME", TIME(job.eligible_ms)},
     {0, "AdminComment", "ADMIN_COMMENT", kNothing},
@@ -331,7 +331,7 @@ Order compare_by(char letter, const JobInfo& a, const JobInfo& b) {
 
 }  // namespace
 
-std::span<const ViewField<JobInfo>> squeue_fields() { return kFields; }
+std::span<const ViewField<JobInfo>> squeue_fields() { return kSqueueFields; }
 std::span<const ViewField<StepRow>> squeue_step_fields() { return kStepFields; }
 
 Result<std::vector<SortKey>> parse_sort_keys(std::string_view text) {

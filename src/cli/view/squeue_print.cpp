@@ -53,6 +53,14 @@ Result<SqueueText> format_steps(const std::vector<JobInfo>& jobs, const SqueueVi
 
 }  // namespace
 
+bool JobFilter::only_unfinished() const {
+  return !all_states && std::ranges::none_of(states, [](const std::string& state) {
+    JobInfo job;
+    job.state = state;
+    return is_finished(job);
+  });
+}
+
 bool JobFilter::accepts(const JobInfo& job) const {
   if (!all_states && (states.empty() ? is_finished(job) : !any_or_one_of(states, job.state))) {
     return false;

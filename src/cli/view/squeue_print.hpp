@@ -24,6 +24,8 @@ struct JobFilter {
   std::vector<std::string> qos;
 
   [[nodiscard]] bool accepts(const api::JobInfo& job) const;
+  // It accepts nothing that is over.
+  [[nodiscard]] bool only_unfinished() const;
 };
 
 struct SqueueView {

@@ -9,7 +9,7 @@ namespace {
 
 using namespace samples;
 
-const Looking kRoot{0, "root", kNow};
+const Looking kRootLooks{0, "root", kNow};
 
 // Two nodes of two GPUs; job 1 is alone on n1/gpu0, 2 and 3 share n1/gpu1, n2 says nothing.
 api::Overview slurm_cluster() {
@@ -51,7 +51,7 @@ api::Overview slurm_cluster() {
 TEST(Top, ShowsGpusAndJobs) {
   use_utc();
   EXPECT_EQ(
-      format_top(slurm_cluster(), kRoot, Paint(false)),
+      format_top(slurm_cluster(), kRootLooks, Paint(false)),
       "06:44:35 · GPUs 2/4 in use · 2 free · free nodes 1/2 · 4 x h200 on 2 nodes · 3 "
       "running, 0 waiting\n"
       "  n1 gpu0  busy [####......]  35%  granted [##########]  140G/140G  used   12G  jobs 1 "
@@ -83,7 +83,7 @@ TEST(Top, MeasuresWhatIsTheJobsOwn) {
 TEST(Top, WorksOnOneMachine) {
   use_utc();
   api::Overview overview{cluster(), {running(1, "train")}};
-  const auto text = format_top(overview, kRoot, Paint(false));
+  const auto text = format_top(overview, kRootLooks, Paint(false));
   EXPECT_NE(text.find("GPUs 2/4 in use · 2 free · 4 x h100 on localhost"), text.npos) << text;
   EXPECT_NE(text.find("  gpu0  busy"), text.npos);
 }
@@ -100,7 +100,7 @@ TEST(Overview, OfAClusterNamesNodes) {
   use_utc();
   auto overview = slurm_cluster();
   overview.cluster.config["MaxGpusPerUser"] = "4";
-  EXPECT_EQ(format_status(overview.cluster, overview.jobs, kRoot, Paint(false)),
+  EXPECT_EQ(format_status(overview.cluster, overview.jobs, kRootLooks, Paint(false)),
             R"(GPUs 2/4 in use · 2 free · free nodes 1/2 · 4 x h200 on 2 nodes
   n1 gpu0  [##########]  140G/140G    35% busy  jobs 1 (whole)
   n1 gpu1  [#####.....]   70G/140G    95% busy  jobs 2,3
@@ -114,7 +114,7 @@ root: using 1.5/4 GPUs allowed · 3 running, 0 waiting
 )");
   overview.cluster.nodes[1].state = "down";
   overview.cluster.nodes[1].reason = "fan";
-  const auto text = format_status(overview.cluster, {}, kRoot, Paint(false));
+  const auto text = format_status(overview.cluster, {}, kRootLooks, Paint(false));
   EXPECT_NE(text.find("free nodes 0/2"), text.npos);
   EXPECT_NE(text.find("n2 down: fan\n"), text.npos);
 }
@@ -125,7 +125,7 @@ TEST(Overview, OfALargeClusterIsALineANode) {
     overview.cluster.nodes.push_back(overview.cluster.nodes[1]);
     overview.cluster.nodes.back().name = "n" + std::to_string(i);
   }
-  const auto text = format_status(overview.cluster, overview.jobs, kRoot, Paint(false));
+  const auto text = format_status(overview.cluster, overview.jobs, kRootLooks, Paint(false));
   EXPECT_NE(text.find("  n1  [########..]  210G/280G    65% busy  2/2 GPUs in use, 3 jobs\n"),
             text.npos)
       << text;

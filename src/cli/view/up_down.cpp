@@ -1,6 +1,7 @@
 // `aliquot up` and `down`: the daemon of this machine (for root) or of this user. Both say what
 // they did, and doing it twice is no mistake.
 #include <fcntl.h>
+#include <pwd.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -32,7 +33,7 @@ namespace fs = std::filesystem;
 constexpr Millis kPatience = seconds(20);
 constexpr std::uintmax_t kLeastSpace = 64 * 1024;
 
-struct Options {
+struct UpOptions {
   std::string simulate;
   std::string state_dir;
   std::string config;
@@ -52,7 +53,7 @@ Listener listener_of(const Daemon& daemon) {
   return {peer.pid, peer.uid};
 }
 
-int report(const Options& options, std::string_view did, const Listener& listener,
+int report(const UpOptions& options, std::string_view did, const Listener& listener,
            std::string_view text) {
   if (!options.json) return print(fmt::format("{}\n", text));
   JsonWriter json;
@@ -60,15 +61,17 @@ int report(const Options& options, std::string_view did, const Listener& listene
   return print(json.end_object().text());
 }
 
-// Where the log of a daemon goes that no system manager looks after.
+// Where aliquotd writes its log when no system manager looks after it: in its state folder.
 std::string log_path() {
-  if (::geteuid() == 0) return "/var/log/aliquotd.log";
+  if (::geteuid() == 0) return "/var/lib/aliquot/aliquotd.log";
   const char* state = std::getenv("XDG_STATE_HOME");
-  const char* home = std::getenv("HOME");
-  const auto folder = state != nullptr && *state != '\0'
-                          ? std::string(state) + "/aliquot"
-                          : std::string(home == nullptr ? "/tmp" : home) + "/.local/state/aliquot";
-  return folder + "/aliquotd.log";
+  if (state != nullptr && *state != '\0') return std::string(state) + "/aliquot/aliquotd.log";
+  const passwd* entry = ::getpwuid(::geteuid());
+  const char* variable = std::getenv("HOME");
+  const std::string home = entry != nullptr      ? entry->pw_dir
+                           : variable != nullptr ? variable
+                                                 : "/tmp";
+  return home + "/.local/state/aliquot/aliquotd.log";
 }
 
 std::string last_lines(const std::string& path, std::streamoff from) {
@@ -82,7 +85,7 @@ std::string last_lines(const std::string& path, std::streamoff from) {
   return text;
 }
 
-std::vector<std::string> command_of(const std::string& program, const Options& options) {
+std::vector<std::string> command_of(const std::string& program, const UpOptions& options) {
   std::vector<std::string> command{program};
   const auto add = [&](const char* option, const std::string& value) {
     if (value.empty()) return;
@@ -118,7 +121,7 @@ pid_t start(const std::vector<std::string>& command, const std::string& log) {
   ::_exit(127);
 }
 
-int up(const Options& options) {
+int up(const UpOptions& options) {
   if (auto daemon = Daemon::connect()) {
     const auto listener = listener_of(*daemon);
     const auto whose =
@@ -183,15 +186,18 @@ int up(const Options& options) {
   return kFailed;
 }
 
+// A dead one is none any more, where nobody takes note of its end (containers without an init).
 bool is_aliquotd(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/comm", pid));
-  std::string name;
-  std::getline(file, name);
-  return name == "aliquotd";
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(file, line);
+  constexpr std::string_view kName = " (aliquotd) ";
+  const auto at = line.find(kName);
+  return at != std::string::npos && line.find_first_of("ZX", at) != at + kName.size();
 }
 
 std::size_t running_jobs(Daemon& daemon) {
-  const auto list = daemon.get<api::JobList>("/v1/jobs");
+  const auto list = daemon.list("/v1/jobs?live");
   std::size_t running = 0;
   if (list) {
     for (const auto& job : list->jobs) running += is_active(job) ? 1U : 0U;
@@ -199,7 +205,7 @@ std::size_t running_jobs(Daemon& daemon) {
   return running;
 }
 
-int down(const Options& options) {
+int down(const UpOptions& options) {
   auto daemon = Daemon::connect();
   if (!daemon) return report(options, "nothing", {}, "no daemon is running");
   const auto listener = listener_of(*daemon);
@@ -237,7 +243,7 @@ int down(const Options& options) {
 
 void add_up(CLI::App& parent, Invocation& invocation) {
   auto* command = parent.add_subcommand("up", "Start the daemon, for this machine or for you");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<UpOptions>();
   command->add_option("--simulate", options->simulate, "Simulated GPUs, e.g. h200:4");
   command->add_option("--state-dir", options->state_dir, "Where the queue is kept");
   command->add_option("--config", options->config, "The file with the settings");
@@ -248,7 +254,7 @@ void add_up(CLI::App& parent, Invocation& invocation) {
 
 void add_down(CLI::App& parent, Invocation& invocation) {
   auto* command = parent.add_subcommand("down", "Stop the daemon; running jobs go on");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<UpOptions>();
   command->add_flag("--json", options->json, "Print one JSON object");
   command->callback(
       [&invocation, options] { invocation.run = [options] { return down(*options); }; });

@@ -1,6 +1,7 @@
 // aliquotd: reads its options and settings, says what is wrong with them, and runs the daemon.
 #include <getopt.h>
 #include <pwd.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -194,6 +195,11 @@ int run(int argc, char** argv) {
 }  // namespace aliquot::engine
 
 int main(int argc, char** argv) {
+  // Until it is listened to: a reload that comes while we start must not end us.
+  sigset_t hangup;
+  ::sigemptyset(&hangup);
+  ::sigaddset(&hangup, SIGHUP);
+  ::pthread_sigmask(SIG_BLOCK, &hangup, nullptr);
   try {
     return aliquot::engine::run(argc, argv);
   } catch (const std::exception& error) {

@@ -7,6 +7,7 @@
 #include "base/text.hpp"
 #include "core/job_state.hpp"
 #include "engine/walk/world.hpp"
+#include "node/job_grant.hpp"
 
 namespace aliquot::engine::walk {
 namespace {
@@ -25,7 +26,7 @@ bool may_have_become(const api::JobInfo& was, const api::JobInfo& is) {
 }  // namespace
 
 std::vector<api::JobInfo> World::snapshot() {
-  auto list = api::from_json<api::JobList>(engine_->list({Uid(0)}, "", "").value());
+  auto list = api::from_json<api::JobList>(engine_->list({Uid(0)}, {}).value());
   if (!list) throw Violation("the list of jobs cannot be read: " + list.error().message);
   return std::move(list->jobs);
 }
@@ -74,7 +75,8 @@ void World::check_grants() {
 void World::check_processes() {
   std::map<std::string, api::JobInfo> marks;
   std::map<std::int64_t, std::string> mark_of;
-  for (const node::RunningJob& job : engine_->running()) mark_of[job.id.value()] = job.mark;
+  for (const node::RunningJob& job : engine_->running())
+    mark_of[node::job_of(job.id)->value()] = job.mark;
   for (api::JobInfo& job : engine_->active()) marks[mark_of[job.id]] = std::move(job);
   for (const Run& run : machine_.runs()) {
     const auto job = marks.find(run.mark);

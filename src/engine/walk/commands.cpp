@@ -157,13 +157,14 @@ void World::command(Throw& dice, std::uint32_t uid) {
     sent = ask(uid, "POST", target + "attach");
     const auto jobs = named(id, uid);
     if (jobs.size() == 1) {
-      sent->answered = [this, job = jobs.front(),
-                        weak = std::weak_ptr(sent)](const auto& response) {
-        if (response.status == 200) holders_[job] = weak.lock();
-      };
+      // It changes nothing on record, and so is answered at once.
+      if (sent->response && sent->response->status == 200) holders_[jobs.front()] = sent;
     }
   }
   if (allowed) return;
+  if (sent->response && sent->response->status == 200) {
+    throw Violation(fmt::format("u{} may not, or there is none: {}", uid, sent->request));
+  }
   sent->answered = [request = sent->request, uid](const net::Response& response) {
     if (response.status != 200) return;
     throw Violation(fmt::format("u{} may not, or there is none: {}", uid, request));

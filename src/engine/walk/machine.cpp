@@ -76,6 +76,7 @@ void WalkMachine::begin(Run run) {
   if (held_back.contains(unit_of(run.job))) {
     throw Violation(fmt::format("job {} starts, held by an administrator", run.job.id));
   }
+  std::erase_if(runs_, [&](const Run& before) { return before.job.id == run.job.id; });
   runs_.push_back(std::move(run));
 }
 
@@ -163,6 +164,14 @@ void WalkMachine::end_allocation(const Job& job, Millis) {
   fuse_.burn();
 }
 
+Result<std::vector<Leftover>> WalkMachine::leftovers() {
+  std::vector<Leftover> left;
+  for (const Run& run : runs_) {
+    left.push_back({{JobId(run.job.id), run.job.restarts}, Uid(run.job.uid), run.mark});
+  }
+  return left;
+}
+
 void WalkMachine::forget(const node::Run& gone, Uid) {
   fuse_.burn();
   const auto meant = [&](const Run& run) {
@@ -181,8 +190,9 @@ bool WalkMachine::expects(JobId job) const {
 bool WalkMachine::quiet() const {
   return adopted_.empty() && endings_.empty() && waiting_.empty() &&
          std::ranges::none_of(runs_, [](const Run& run) {
-           return run.phase == Phase::launching || run.phase == Phase::lost ||
-                  run.phase == Phase::ended || (run.cancelled && !run.frozen);
+           return run.phase == Phase::launching || (run.phase == Phase::lost && !run.told) ||
+                  (run.phase == Phase::ended && !run.told) ||
+                  (run.phase == Phase::running && run.cancelled && !run.frozen);
          });
 }
 
@@ -239,25 +249,21 @@ void WalkMachine::go_on(ExecutorEvents& events, std::uint32_t dice) {
       }
     }
   }
-  // News, one by one: each may have the engine forget something.
-  for (bool any = true; any;) {
-    any = false;
-    for (Run& run : runs_) {
-      if (!run.watched || (run.phase != Phase::ended && run.phase != Phase::lost)) continue;
-      const Run told = run;
-      runs_.erase(runs_.begin() + (&run - runs_.data()));
-      waiting_.erase(JobId(told.job.id));
-      if (told.phase == Phase::lost) {
-        events.on_lost(JobId(told.job.id), told.job.restarts);
-      } else {
-        events.on_ended(told.record);
-      }
-      any = true;
-      break;
+  // By number: news may have the engine forget something at once.
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    Run& run = runs_[i];
+    if (!run.watched || run.alive() || std::exchange(run.told, true)) continue;
+    waiting_.erase(JobId(run.job.id));
+    if (run.phase == Phase::lost) {
+      events.on_lost(JobId(run.job.id), run.job.restarts);
+    } else {
+      events.on_ended(run.record);
     }
   }
   for (const node::ExitRecord& record : std::exchange(endings_, {})) {
-    std::erase_if(runs_, [&](const Run& run) { return run.job.id == record.job_id; });
+    std::erase_if(runs_, [&](const Run& run) {
+      return run.job.id == record.job_id && run.job.restarts == record.attempt;
+    });
     waiting_.erase(JobId(record.job_id));
     events.on_ended(record);
   }
@@ -282,6 +288,7 @@ void WalkMachine::daemon_died(std::uint32_t dice) {
     Run& run = runs_[i];
     run.watched = !run.batch;
     run.ending = false;
+    run.told = false;
     if (run.phase != Phase::launching) continue;
     // Its stepd was on the way: it arrives, or not.
     dice = dice * 1'664'525 + 1'013'904'223;

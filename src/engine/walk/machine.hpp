@@ -72,6 +72,7 @@ struct Run {
   bool frozen = false;
   bool cancelled = false;
   bool ending = false;  // end_allocation() is at work
+  bool told = false;    // how it ended: it stays known until it is forgotten
   std::optional<std::int64_t> limit_ms = {};
   Millis ran = {};  // and not frozen
   node::ExitRecord record = {};
@@ -91,8 +92,10 @@ class WalkMachine final : public Executor {
   Result<std::vector<std::string>> admit_step(const StepOrder& order) override;
   void signal_allocation(const Job&, int) override {}
   void signal_step(const Job&, std::int64_t, int) override {}
+  void forget_step(const Job&, std::int64_t) override {}
   void freeze_allocation(const Job& job, bool frozen) override;
   void end_allocation(const Job& job, Millis patience) override;
+  Result<std::vector<Leftover>> leftovers() override;
   void forget(const node::Run& run, Uid user) override;
   [[nodiscard]] std::string fence() const override { return "none: a walk"; }
 

@@ -290,11 +290,8 @@ void World::disturb(Throw& dice) {
       for (std::size_t i = 0; i < views.size(); ++i) {
         views[i].sample.id = host_.gpus[i].gpu.id;
         if (!dice.one_in(4)) continue;
-        views[i].processes = {{.pid = 1,
-                               .user = "x",
-                               .command = "\033[2J",
-                               .memory = 1'000'000,
-                               .job_id = std::nullopt}};
+        views[i].processes = {
+            {.pid = 1, .user = "x", .command = "\033[2J", .memory = Bytes(1'000'000)}};
       }
       engine_->observe(views);
       break;
@@ -359,8 +356,8 @@ void World::wind_up() {
     settle();
   }
   check();
-  if (!machine_.runs().empty()) {
-    throw Violation(fmt::format("job {} is over and runs", machine_.runs().front().job.id));
+  for (const Run& run : machine_.runs()) {
+    if (run.alive()) throw Violation(fmt::format("job {} is over and runs", run.job.id));
   }
   if (engine_->ledger().size() != 0) throw Violation("nobody runs, and something is held");
   for (const auto& one : connections_) {

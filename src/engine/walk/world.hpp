@@ -134,7 +134,6 @@ class World {
   std::set<std::int64_t> accepted_;
   std::map<std::int64_t, api::JobInfo> known_;                   // as they were after the last step
   std::map<std::int64_t, std::shared_ptr<Connection>> holders_;  // of interactive jobs
-  std::map<std::int64_t, int> steps_;                            // begun, by job
 };
 
 }  // namespace aliquot::engine::walk

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/timestamp.hpp"
+#include "node/parting.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -246,7 +247,7 @@ void Supervisor::begin_end(EndReason reason, const std::string& cause) {
   resume();
   const auto all = all_processes_of_job();
   signal_processes(all, SIGCONT);
-  signal_processes(all, SIGTERM);
+  note(signal_parted(launch_.mps, all, SIGTERM));
   say(fmt::format("*** JOB {} ON {} CANCELLED AT {} {}{}***", launch_.job_id, launch_.node,
                   format_timestamp(WallTime(wall_ms())), cause, cause.empty() ? "" : " "));
 }
@@ -293,13 +294,26 @@ void Supervisor::resume() {
 
 void Supervisor::signal(int number, Target target) {
   if (target == Target::batch) {
-    if (shell_) kill(shell_->value(), number);  // not yet waited for: still ours
+    const auto shell = shell_ ? read_process(*shell_) : std::nullopt;
+    if (shell) note(signal_parted(launch_.mps, {shell->ref}, number));
     return;
   }
-  signal_processes(target == Target::steps ? step_processes() : all_processes_of_job(), number);
+  note(signal_parted(launch_.mps,
+                     target == Target::steps ? step_processes() : all_processes_of_job(), number));
+}
+
+// Nobody else hears of it.
+void Supervisor::note(const std::string& complaint) {
+  if (record_.detail.empty()) record_.detail = complaint;
 }
 
 void Supervisor::kill_all() {
+  auto all = all_processes_of_job();
+  // Who came into the job from outside is nobody's child here.
+  for (const Pid pid : group_processes(launch_.group).value_or(std::vector<Pid>{})) {
+    if (const auto process = read_process(pid)) all.push_back(process->ref);
+  }
+  note(part(launch_.mps, all, SIGKILL));
   const auto in_group = kill_group(launch_.group, kKillPatience);
   const auto in_tree = kill_tree({.ancestor = Pid(getpid())}, kKillPatience);
   record_.leftovers += in_tree.count + in_group.count;
@@ -313,7 +327,7 @@ void Supervisor::finish() {
   resume();
   reap();
   // As a subreaper we have no children left only if the job has no processes left.
-  while (children_left_ || !group_processes(launch_.group).empty()) {
+  while (children_left_ || !group_processes(launch_.group).value_or(std::vector<Pid>{}).empty()) {
     kill_all();
     if (children_left_) usleep(1000);
   }

@@ -41,6 +41,7 @@ class Supervisor {
   void suspend();
   void resume();
   void signal(int number, Target target);
+  void note(const std::string& complaint);
   void kill_all();
   void finish();
   void say(const std::string& text) { voice_.say(spec_.message_prefix + text + "\n"); }

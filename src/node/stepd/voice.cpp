@@ -6,23 +6,18 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+
+#include "node/monotonic.hpp"
 
 namespace aliquot::node {
 namespace {
 
 // A speaker that cannot finish for so long gives up.
 constexpr unsigned kSpeakSeconds = 60;
-
-std::int64_t mono_ms() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
-}
 
 [[noreturn]] void speak(const Identity& user, int std_err, int done, const std::string& line) {
   prctl(PR_SET_NAME, "aliquot-say", 0, 0, 0);

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <fstream>
 #include <utility>
 
@@ -12,6 +11,8 @@
 #include "base/text.hpp"
 #include "node/file.hpp"
 #include "node/folder.hpp"
+#include "node/job_grant.hpp"
+#include "slurm/job_state.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -23,13 +24,6 @@ constexpr Millis kFirstQuestion = Millis(200);
 constexpr Millis kRarest = seconds(30);
 // What slurmctld said of a job that uses a GPU and holds no share holds for so long.
 constexpr Millis kSettled = seconds(10);
-
-// Slurm's words for a job that still is on its nodes.
-bool lives(std::string_view state) {
-  constexpr std::array<std::string_view, 7> kLiving = {
-      "RUNNING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT"};
-  return std::ranges::find(kLiving, state) != kLiving.end();
-}
 
 std::string mark_line(const std::set<node::ProcessRef>& steps, const std::string& mark) {
   std::string text = mark + "\n";
@@ -96,6 +90,11 @@ std::optional<JobId> Agent::job_of(node::Pid pid) {
   return std::nullopt;
 }
 
+std::optional<HolderId> Agent::holder_of_process(node::Pid pid) {
+  const auto job = job_of(pid);
+  return job ? std::optional(holder_of(*job)) : std::nullopt;
+}
+
 Agent::Agent(Parts parts)
     : parts_(std::move(parts)), drain_(parts_.slurm, parts_.node.node, parts_.clock) {}
 
@@ -148,7 +147,8 @@ Result<void> Agent::take_up() {
       continue;
     }
     job.info = std::move(*info);
-    parts_.enforcer.adopt(job.info);
+    job.reached = !job.steps.empty();
+    if (job.info.enforcement != core::kNotHeld) parts_.enforcer.adopt(node::grant_of(job.info));
     jobs_.emplace(JobId(*id), std::move(job));
   }
   parts_.enforcer.recovered();
@@ -180,8 +180,9 @@ Result<std::string> Agent::answer(const StepFacts& step, node::Pid stepd) {
   const JobId id(step.job);
   const auto process = node::read_process(stepd);
   auto known = jobs_.find(id);
-  // Another attempt of a job that was requeued.
-  if (known != jobs_.end() && known->second.info.restarts < step.restarts) {
+  // Another attempt of a job that was requeued, or one that was only watched until now.
+  if (known != jobs_.end() && (known->second.info.restarts < step.restarts ||
+                               (!known->second.reached && known->second.info.uid == step.uid))) {
     release(id);
     known = jobs_.end();
   }
@@ -205,11 +206,13 @@ Result<const Agent::Job*> Agent::hold(api::JobInfo info,
   const JobId id(info.id);
   Job job{.info = std::move(info), .mark = node::make_mark(id)};
   if (stepd) job.steps.insert(stepd->ref);
-  const node::Enforcer::Enforced enforced = TRY(parts_.enforcer.grant(job.info));
+  job.reached = stepd.has_value();
+  const node::Enforcer::Enforced enforced =
+      TRY(parts_.enforcer.grant(node::grant_of(job.info), job.reached));
   job.info.enforcement = enforced.words;
   job.info.state = "RUNNING";
   if (const auto noted = note(job); !noted) {
-    parts_.enforcer.release(id, std::nullopt);
+    parts_.enforcer.release(holder_of(id), std::nullopt);
     return tl::make_unexpected(noted.error());
   }
   const Job& held = jobs_.insert_or_assign(id, std::move(job)).first->second;
@@ -266,7 +269,8 @@ Result<void> Agent::add_share(std::string& lines, const Job& job) const {
                            "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"}) {
     lines += fmt::format("unset {}\n", name);
   }
-  const node::Enforcer::Enforced enforced = TRY(parts_.enforcer.of(job.info));
+  const node::Enforcer::Enforced enforced =
+      TRY(parts_.enforcer.of(node::grant_of(job.info), job.info.enforcement.empty()));
   for (const std::string& assignment : enforced.environment) set(lines, assignment);
   if (!enforced.preload.empty()) lines += fmt::format("prepend LD_PRELOAD={}\n", enforced.preload);
   return {};
@@ -289,7 +293,7 @@ std::optional<bool> Agent::is_over(const Job& job) {
     if (now.error().code == Error::Code::not_found) return true;
     return std::nullopt;
   }
-  if (!lives(now->state) || now->restarts > job.info.restarts) return true;
+  if (!is_on_its_nodes(now->state) || now->restarts > job.info.restarts) return true;
   return std::ranges::find(now->details, parts_.node.node, &SlurmJob::Detail::node) ==
          now->details.end();
 }
@@ -326,7 +330,7 @@ void Agent::look_after() {
 
 void Agent::release(JobId id) {
   spdlog::info("job {} is over", id);
-  parts_.enforcer.release(id, std::nullopt);
+  parts_.enforcer.release(holder_of(id), std::nullopt);
   std::error_code ignored;
   fs::remove(note_path(id), ignored);
   told_.erase(id);
@@ -335,7 +339,8 @@ void Agent::release(JobId id) {
 
 std::vector<node::RunningJob> Agent::running() const {
   std::vector<node::RunningJob> running;
-  for (const auto& [id, job] : jobs_) running.push_back({id, Uid(job.info.uid), job.mark});
+  for (const auto& [id, job] : jobs_)
+    running.push_back({holder_of(id), Uid(job.info.uid), job.mark});
   return running;
 }
 
@@ -349,7 +354,7 @@ void Agent::take_in(JobId id) {
     return;
   }
   settled_[id] = now + kSettled;
-  if (!job || !lives(job->state)) return;  // what is over is being cleared away
+  if (!job || !is_on_its_nodes(job->state)) return;  // what is over is being cleared away
   auto info = found_grant(*job, parts_.node);
   if (!info) return spdlog::warn("job {}: {}", id, info.error().message);
   if (std::ranges::all_of(info->gpus, &api::GpuHold::whole)) return;
@@ -364,35 +369,40 @@ void Agent::take_in(JobId id) {
 }
 
 void Agent::tell_of_escape(JobId id) {
-  if (!told_.insert(id).second) return;
+  if (told_.contains(id)) return;
   const auto job = parts_.slurm.job(id);
-  if (!job || escaped_on(job->admin_comment)) return;
-  const auto told =
-      parts_.slurm.set_admin_comment(id, note_escape(job->admin_comment, parts_.node.node));
-  if (!told) spdlog::warn("job {}: {}", id, told.error().message);
+  if (!job) return;  // slurmctld is away: next time
+  if (!escaped_on(job->admin_comment)) {
+    const auto told =
+        parts_.slurm.set_admin_comment(id, note_escape(job->admin_comment, parts_.node.node));
+    if (!told) return spdlog::warn("job {}: {}", id, told.error().message);
+  }
+  told_.insert(id);
 }
 
 void Agent::observe(const std::vector<node::GpuView>& views) {
   std::set<JobId> strangers;
   for (const node::GpuView& view : views) {
-    for (const api::GpuProcess& process : view.processes) {
-      if (process.job_id && !jobs_.contains(JobId(*process.job_id))) {
-        strangers.insert(JobId(*process.job_id));
-      }
+    for (const node::GpuProcess& process : view.processes) {
+      const auto id = process.holder ? node::job_of(*process.holder) : std::nullopt;
+      if (id && !jobs_.contains(*id)) strangers.insert(*id);
     }
   }
   std::erase_if(settled_, [&](const auto& known) { return !strangers.contains(known.first); });
   std::erase_if(told_, [&](JobId id) { return !strangers.contains(id) && !jobs_.contains(id); });
   for (const JobId id : strangers) take_in(id);
-  for (const node::Escape& escape : parts_.enforcer.inspect(views)) {
-    spdlog::warn("job {}: {}", escape.job, escape.what);
-    tell_of_escape(escape.job);
+  const auto held = running();
+  const node::FencedJob fenced = holder_of_process;
+  for (const node::Escape& escape :
+       parts_.enforcer.inspect(views, node::members_by(held, fenced))) {
+    spdlog::warn("job {}: {}", escape.job, make_plain(escape.what));
+    if (const auto id = node::job_of(escape.job)) tell_of_escape(*id);
   }
 }
 
 void Agent::stop() {
-  std::vector<api::JobInfo> active;
-  for (const auto& [id, job] : jobs_) active.push_back(job.info);
+  std::set<HolderId> active;
+  for (const auto& [id, job] : jobs_) active.insert(holder_of(id));
   parts_.enforcer.stop(active);
 }
 

@@ -69,12 +69,14 @@ class Agent {
   // The job whose process it is: by the cgroup's name, which is Slurm's (v1 and v2), or by the
   // slurmstepd among its ancestors.
   static std::optional<JobId> job_of(node::Pid pid);
+  static std::optional<HolderId> holder_of_process(node::Pid pid);
 
  private:
   struct Job {
     api::JobInfo info;
     std::string mark;
     std::set<node::ProcessRef> steps = {};
+    bool reached = true;          // a step of it has asked, and has what it was told
     MonoTime ask_at = {};         // whether it is over, once no step is left
     Millis patience = Millis(0);  // until the next question after that
   };

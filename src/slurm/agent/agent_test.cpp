@@ -11,6 +11,7 @@
 #include "gpu/fake_mps.hpp"
 #include "node/testing.hpp"
 #include "slurm/fake_client.hpp"
+#include "slurm/plugins/drain.h"
 
 namespace aliquot::slurm {
 namespace {
@@ -83,7 +84,6 @@ class AgentTest : public testing::Test {
     auto made = node::Enforcer::create({.run = run(),
                                         .library = library(),
                                         .facts = {.driver_version = "550", .no_mps = "none here"},
-                                        .gpus = gpus_,
                                         .mps = nullptr});
     ASSERT_TRUE(made) << made.error().message;
     enforcer_ = std::move(*made);
@@ -265,11 +265,11 @@ std::vector<node::GpuView> view_of(const gpu::Device& device, node::Pid pid, std
                                    Bytes memory) {
   node::GpuView view;
   view.sample.id = device.gpu.id;
-  api::GpuProcess process;
+  node::GpuProcess process;
   process.pid = pid.value();
   process.command = "python";
-  process.memory = memory.value();
-  process.job_id = job;
+  process.memory = memory;
+  process.holder = holder_of(JobId(job));
   view.processes.push_back(std::move(process));
   return {view};
 }
@@ -317,6 +317,18 @@ TEST_F(AgentTest, AStrangerIsAskedForOnceInAWhile) {
   clock_.advance(seconds(11));
   for (int i = 0; i < 5; ++i) agent_->observe(views);
   EXPECT_EQ(slurm_.questions, 2);
+}
+
+// What it sent away would come back to it at once.
+TEST_F(AgentTest, ANodeThatCannotHoldSharesIsNotOpenedAgainAtOnce) {
+  slurm_.known_nodes = {{.name = "n1", .state = "IDLE+DRAIN", .reason = ALIQUOT_DRAIN_UNFIT}};
+  slurm_.known_jobs[0].details = {{"n1", "shard:a100:8(IDX:9)"}};
+  Stepd stepd;
+  ASSERT_FALSE(agent_->grant(step(), stepd.pid()));
+  for (int i = 0; i < 50; ++i) pass(seconds(1));
+  EXPECT_EQ(slurm_.known_nodes[0].state, "IDLE+DRAIN");
+  for (int i = 0; i < 80; ++i) pass(seconds(1));
+  EXPECT_EQ(slurm_.known_nodes[0].state, "IDLE");
 }
 
 TEST_F(AgentTest, TheNodesFaultIsNotTheJobs) {

@@ -6,6 +6,7 @@
 
 #include "base/text.hpp"
 #include "core/request_parse.hpp"
+#include "core/request_words.hpp"
 #include "slurm/booking.hpp"
 #include "slurm/gres.hpp"
 
@@ -91,32 +92,6 @@ std::optional<std::string> escaped_on(const std::string& admin_comment) {
   return rest.substr(0, rest.find(';'));
 }
 
-Result<std::optional<core::GpuRequest>> parse_words(const std::string& words) {
-  core::GpuOptions options;
-  for (const std::string_view word : split(words, ' ')) {
-    const auto value = [&](std::string_view name) -> std::optional<std::string> {
-      if (!word.starts_with(name)) return std::nullopt;
-      return std::string(word.substr(name.size()));
-    };
-    if (word.empty()) continue;
-    if (auto found = value("--gpu-mem=")) {
-      options.gpu_mem = std::move(found);
-    } else if (auto share = value("--gpu-share=")) {
-      options.gpu_share = std::move(share);
-    } else if (auto gpus = value("--gpus=")) {
-      options.gpus = std::move(gpus);
-    } else if (auto models = value("--constraint=")) {
-      options.constraint = std::move(models);
-    } else if (word.starts_with("--")) {
-      return fail(Error::Code::invalid_argument, "what is {} in a job's admin comment?",
-                  quote(word));
-    } else {
-      options.gres = std::string(word);
-    }
-  }
-  return core::parse_gpu_options(options);
-}
-
 Result<api::JobInfo> found_grant(const SlurmJob& job, const NodeGpus& node) {
   api::JobInfo info;
   info.id = job.id;
@@ -130,7 +105,7 @@ Result<api::JobInfo> found_grant(const SlurmJob& job, const NodeGpus& node) {
   std::optional<core::GpuRequest> request;
   if (const auto words = asked_words(job.admin_comment)) {
     // What is not ours to read is no reason to keep a job from running: it gets what was booked.
-    request = parse_words(*words).value_or(std::nullopt);
+    if (auto read = core::parse_request(*words)) request = std::move(read->gpus);
     info.gres = *words;
   }
   for (const GresHold& held : TRY(parse_gres_detail(detail->gres))) {

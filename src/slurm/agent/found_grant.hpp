@@ -27,15 +27,14 @@ struct NodeGpus {
 // In the order in which gres.conf lists the device files, that is by minor number.
 std::vector<gpu::Device> in_gres_order(std::vector<gpu::Device> devices);
 
-// The words behind "aliquot:" in an admin comment; nothing where there are none.
+// The words behind "aliquot:" in an admin comment (core::format_gpu_request); nothing where there
+// are none.
 std::optional<std::string> asked_words(const std::string& admin_comment);
 // A job of which a process got around its share says so in the same comment, behind its words:
 // "aliquot: --gpu-mem=8G; escape on n1". Nothing of the process goes in: its name is its user's to
 // choose, and the words are read from here.
 std::string note_escape(const std::string& admin_comment, const std::string& node);
 std::optional<std::string> escaped_on(const std::string& admin_comment);
-// `--gpu-mem=8G --gpu-share=50%`, `mps:25`, `gpu:h200:1` (core::format_gpu_request) read back.
-Result<std::optional<core::GpuRequest>> parse_words(const std::string& words);
 
 // The job as the enforcer wants it; without gpus where it holds none here. An error says what Slurm
 // told that cannot be.

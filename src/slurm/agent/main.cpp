@@ -20,6 +20,7 @@
 #include "enforce/abi.h"
 #include "net/server.hpp"
 #include "node/folder.hpp"
+#include "node/node.hpp"
 #include "node/notify.hpp"
 #include "node/places.hpp"
 #include "node/service.hpp"
@@ -72,11 +73,10 @@ std::string host_name() {
 
 class Daemon {
  public:
-  Daemon(Agent& agent, node::Enforcer& enforcer, gpu::Devices& devices, SampleSender* sender,
-         NodeGpus node, const node::Notifier& notifier)
+  Daemon(Agent& agent, node::Node& machine, SampleSender* sender, NodeGpus node,
+         const node::Notifier& notifier)
       : agent_(agent),
-        enforcer_(enforcer),
-        devices_(devices),
+        machine_(machine),
         sender_(sender),
         node_(std::move(node)),
         notifier_(notifier),
@@ -178,7 +178,7 @@ class Daemon {
     if (!std::exchange(sampling_now_, true)) {
       worker_.post([this] {
         monitor_.post([this, running = agent_.running()] {
-          auto views = node::look_at_gpus(devices_, running, Agent::job_of);
+          auto views = node::look_at_gpus(machine_.devices(), running, Agent::holder_of_process);
           if (!views) {
             spdlog::warn("cannot sample the GPUs: {}", views.error().message);
           } else {
@@ -192,7 +192,7 @@ class Daemon {
         });
       });
     }
-    sampling_.expires_after(enforcer_.watching() ? kWatchEvery : kSampleEvery);
+    sampling_.expires_after(machine_.enforcer().watching() ? kWatchEvery : kSampleEvery);
     sampling_.async_wait([this](error_code error) {
       if (!error) sample();
     });
@@ -240,8 +240,7 @@ class Daemon {
   }
 
   Agent& agent_;
-  node::Enforcer& enforcer_;
-  gpu::Devices& devices_;
+  node::Node& machine_;
   SampleSender* sender_;
   const NodeGpus node_;
   const node::Notifier& notifier_;
@@ -261,19 +260,6 @@ class Daemon {
   node::Worker monitor_{"aq-monitor"};
 };
 
-// The GPUs of the driver or of the stand-in; none is as good as no driver, which may yet come.
-Result<std::unique_ptr<gpu::Devices>> open_gpus(const std::optional<gpu::StandIn>& standin,
-                                                std::vector<gpu::Device>& gpus) {
-  auto opened = gpu::open_devices(standin);
-  if (!opened) {
-    if (standin) return tl::make_unexpected(opened.error());
-    return gpu::no_devices(opened.error().message);
-  }
-  gpus = in_gres_order(TRY((*opened)->list()));
-  if (gpus.empty()) return gpu::no_devices("the driver has none");
-  return opened;
-}
-
 // With the GPUs that there are now. True: it is to be done again, as there are others.
 Result<bool> serve_gpus(const Settings& settings, const node::Notifier& notifier,
                         const std::function<void()>& ready) {
@@ -284,34 +270,29 @@ Result<bool> serve_gpus(const Settings& settings, const node::Notifier& notifier
         node::find_part({"../standin", "../lib/aliquot/standin"}, "/usr/lib/aliquot/standin"),
         settings.agent.simulate, run / "standin", true};
   }
-  std::vector<gpu::Device> gpus;
-  const auto devices = TRY(open_gpus(standin, gpus));
   const std::string name = settings.agent.node.empty() ? host_name() : settings.agent.node;
-  spdlog::info("node {}: {}; {} GPUs", name, devices->description(), gpus.size());
+  spdlog::info("node {}", name);
+  const auto machine = TRY(node::Node::open(
+      {.run = run,
+       .library = node::find_part({"../lib/libaliquot.so", "../lib/aliquot/libaliquot.so"},
+                                  "/usr/lib/aliquot/libaliquot.so"),
+       .standin = standin,
+       .enforce = settings.agent.enforce,
+       .compute_limit = settings.share.overcommit}));
 
   const std::string conf = slurm_conf_path(settings);
   auto slurm = TRY(open_client("", conf));
   spdlog::info("Slurm {}", slurm->version());
-  auto enforcer = TRY(node::open_enforcer(
-      run,
-      node::find_part({"../lib/libaliquot.so", "../lib/aliquot/libaliquot.so"},
-                      "/usr/lib/aliquot/libaliquot.so"),
-      {.domain =
-           core::parse_fault_domain(settings.agent.fault_domain).value_or(core::FaultDomain::user),
-       .compute_limit = settings.share.overcommit,
-       .strict = settings.agent.strict,
-       .kill_escapes = settings.agent.escape == "kill"},
-      *devices, gpus, standin));
   // Slurm's groups, v1 and v2: /slurm/uid_0/job_7, /system.slice/slurmstepd.scope/job_7.
   if (node::has_public_place(run)) {
     TRY(node::publish_place(ALIQUOT_PLACE_SLURM, "/slurm", run));
   }
   SystemClock clock;
-  const NodeGpus node{name, gpus, settings.share};
+  const NodeGpus node{name, in_gres_order(machine->gpus()), settings.share};
   auto agent = TRY(Agent::create({.run = run,
                                   .node = node,
                                   .slurm = *slurm,
-                                  .enforcer = *enforcer,
+                                  .enforcer = machine->enforcer(),
                                   .clock = clock,
                                   .standin = standin}));
   std::unique_ptr<SampleSender> sender;
@@ -322,8 +303,8 @@ Result<bool> serve_gpus(const Settings& settings, const node::Notifier& notifier
       spdlog::warn("no samples for the balancer: {}", endpoint.error().message);
     }
   }
-  const auto done = Daemon(*agent, *enforcer, *devices, sender.get(), node, notifier)
-                        .run(settings.agent.socket, ready);
+  const auto done =
+      Daemon(*agent, *machine, sender.get(), node, notifier).run(settings.agent.socket, ready);
   agent->stop();
   return done;
 }

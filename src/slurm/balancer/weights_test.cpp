@@ -9,9 +9,9 @@
 namespace aliquot::slurm {
 namespace {
 
-constexpr MonoTime kNow(100'000);
+constexpr MonoTime kNowMono(100'000);
 
-NodeLoad load(std::int64_t utilisation, MonoTime heard = kNow) {
+NodeLoad load(std::int64_t utilisation, MonoTime heard = kNowMono) {
   return {Compute(utilisation), heard};
 }
 
@@ -26,18 +26,18 @@ void carry_out(std::vector<WeighedNode>& nodes, const Plan& plan) {
 TEST(Weights, FollowTheLoad) {
   const std::vector<WeighedNode> nodes{{"n1"}, {"n2"}, {"n3"}, {"n4", 1, false}};
   const Loads loads{{"n1", load(3'000)}, {"n2", load(0)}};
-  const auto spread = plan_weights(nodes, loads, {}, {BalanceMode::spread, kNow});
+  const auto spread = plan_weights(nodes, loads, {}, {BalanceMode::spread, kNowMono});
   EXPECT_EQ(spread.changes, (std::map<std::uint32_t, std::vector<std::string>>{
                                 {1000, {"n2", "n4"}}, {1030, {"n1"}}, {1101, {"n3"}}}));
   EXPECT_TRUE(spread.bases_changed);
-  const auto pack = plan_weights(nodes, loads, {}, {BalanceMode::pack, kNow});
+  const auto pack = plan_weights(nodes, loads, {}, {BalanceMode::pack, kNowMono});
   EXPECT_EQ(pack.changes, (std::map<std::uint32_t, std::vector<std::string>>{
                               {1000, {"n4"}}, {1070, {"n1"}}, {1100, {"n2"}}, {1101, {"n3"}}}));
 }
 
 TEST(Weights, OffPutsTheBasesBack) {
   const auto off = plan_weights({{"n1", 7'050}, {"n2", 7}}, {}, {.bases = {{"n1", 7}, {"n2", 7}}},
-                                {BalanceMode::off, kNow});
+                                {BalanceMode::off, kNowMono});
   EXPECT_EQ(off.changes, (std::map<std::uint32_t, std::vector<std::string>>{{7, {"n1"}}}));
 }
 
@@ -46,7 +46,7 @@ TEST(Weights, AResetIsMadeGoodAndAForeignWeightIsANewBase) {
   const Loads loads{{"n1", load(5'000)}};
   const auto next = [&](std::uint32_t weight) {
     std::vector<WeighedNode> nodes{{"n1", weight}};
-    carry_out(nodes, plan_weights(nodes, loads, memory, {BalanceMode::spread, kNow}));
+    carry_out(nodes, plan_weights(nodes, loads, memory, {BalanceMode::spread, kNowMono}));
     return nodes[0].weight;
   };
   EXPECT_EQ(next(2), 2'050U);      // reset
@@ -57,20 +57,20 @@ TEST(Weights, AResetIsMadeGoodAndAForeignWeightIsANewBase) {
 
 TEST(Weights, OurMarkSpeaksForUsWhenTheMemoryIsLost) {
   const Loads loads{{"n1", load(5'000)}};
-  EXPECT_EQ(plan_weights({{"n1", 3'101, true, true}}, loads, {}, {BalanceMode::spread, kNow})
+  EXPECT_EQ(plan_weights({{"n1", 3'101, true, true}}, loads, {}, {BalanceMode::spread, kNowMono})
                 .memory.bases.at("n1"),
             3U);
-  EXPECT_EQ(plan_weights({{"n1", 3'101, true, false}}, loads, {}, {BalanceMode::spread, kNow})
+  EXPECT_EQ(plan_weights({{"n1", 3'101, true, false}}, loads, {}, {BalanceMode::spread, kNowMono})
                 .memory.bases.at("n1"),
             3'101U);
-  EXPECT_EQ(plan_weights({{"n1", 3, true, true}}, loads, {}, {BalanceMode::spread, kNow})
+  EXPECT_EQ(plan_weights({{"n1", 3, true, true}}, loads, {}, {BalanceMode::spread, kNowMono})
                 .memory.bases.at("n1"),
             3U);
 }
 
 TEST(Weights, PatienceKeepsWhatWeSet) {
   const Memory memory{.bases = {{"n1", 1}, {"n2", 1}}, .steps = {}};
-  const PlanInput input{BalanceMode::spread, kNow, true};
+  const PlanInput input{BalanceMode::spread, kNowMono, true};
   EXPECT_EQ(plan_weights({{"n1", 1'020}, {"n2", 1}}, {}, memory, input).changes,
             (std::map<std::uint32_t, std::vector<std::string>>{{1101, {"n2"}}}));
 }
@@ -114,7 +114,7 @@ RC_GTEST_PROP(WeightsProperty, LeastLoadedIsPreferredThroughAnyHistory, ()) {
   }
   Loads loads;
   Memory memory;
-  MonoTime now = kNow;
+  MonoTime now = kNowMono;
   for (auto rounds = *rc::gen::inRange(1, 12); rounds > 0; --rounds) {
     now += Millis(*rc::gen::inRange(0, 2'000));
     for (const auto& node : nodes) {

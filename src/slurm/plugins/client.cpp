@@ -12,6 +12,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "slurm/plugins/job_number.hpp"
+
 // In libslurm, though not in its headers.
 extern "C" void slurm_xfree(void** item) __attribute__((weak));
 
@@ -307,7 +309,7 @@ int aliquot_slurm_set_admin_comment(uint32_t job, const char* comment) {
   job_desc_msg_t message;
   slurm_init_job_desc_msg(&message);
   std::string copy = comment;
-  message.job_id = job;
+  aliquot::slurm_plugin::set_job_number(&message, job);
   message.admin_comment = copy.data();
   if (slurm_update_job(&message) != SLURM_SUCCESS) return failed("Slurm does not change the job");
   return 0;

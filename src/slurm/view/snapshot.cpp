@@ -9,9 +9,11 @@
 
 #include "base/text.hpp"
 #include "core/request_parse.hpp"
+#include "core/request_words.hpp"
 #include "slurm/agent/found_grant.hpp"
 #include "slurm/extra.hpp"
 #include "slurm/gres.hpp"
+#include "slurm/job_state.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -85,7 +87,7 @@ api::JobInfo job_info(const SlurmJob& job, const Settings& settings, const UserN
   info.cpus = job.cpus;
   const auto request = request_of(job, settings);
   info.gres = request ? core::format_gpu_request(request) : words_of(job);
-  if (const auto node = escaped_on(job.admin_comment); node && holds_gpus(job)) {
+  if (const auto node = escaped_on(job.admin_comment); node && holds_gpus(job.state)) {
     info.reason_detail = fmt::format("a process of it on {} is outside of its share", *node);
   }
   info.node = job.nodes;
@@ -197,7 +199,7 @@ std::optional<std::int64_t> booked_of(const SlurmJob& job, std::string_view gres
 
 std::optional<core::GpuRequest> request_of(const SlurmJob& job, const Settings& settings) {
   if (const auto words = asked_words(job.admin_comment)) {
-    if (auto request = parse_words(*words); request && *request) return *request;
+    if (auto request = core::parse_request(*words); request && request->gpus) return request->gpus;
   }
   for (const auto& item : read_gres(job.tres_per_node)) {
     core::GpuRequest request;
@@ -234,15 +236,10 @@ bool takes_jobs(const SlurmNode& node) {
 
 bool is_waiting(const SlurmJob& job) { return job.state == "PENDING"; }
 
-bool holds_gpus(const SlurmJob& job) {
-  return job.state == "RUNNING" || job.state == "SUSPENDED" || job.state == "COMPLETING" ||
-         job.state == "CONFIGURING" || job.state == "STOPPED";
-}
-
 std::vector<api::GpuHold> holds_of(const SlurmJob& job, const std::vector<SlurmNode>& nodes,
                                    const Settings& settings) {
   std::vector<api::GpuHold> all;
-  if (!holds_gpus(job)) return all;
+  if (!holds_gpus(job.state)) return all;
   for (const auto& detail : job.details) {
     const auto node = std::ranges::find(nodes, detail.node, &SlurmNode::name);
     if (node == nodes.end()) continue;

@@ -52,7 +52,6 @@ bool takes_jobs(const SlurmNode& node);
 
 // PENDING, RUNNING and what is about to leave hold or want something; the others are over.
 bool is_waiting(const SlurmJob& job);
-bool holds_gpus(const SlurmJob& job);
 
 using UserName = std::function<std::string(std::uint32_t uid)>;
 

@@ -12,6 +12,7 @@
 #include "core/placement.hpp"
 #include "slurm/agent/found_grant.hpp"
 #include "slurm/gres.hpp"
+#include "slurm/job_state.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -154,7 +155,7 @@ Result<Books> open_books(const Snapshot& snapshot, const Settings& settings, con
     static_cast<void>(books.ledger.cluster().take(cpus));
   }
   for (const auto& other : snapshot.jobs) {
-    if (holds_gpus(other)) grant_job(books.ledger, other, settings);
+    if (holds_gpus(other.state)) grant_job(books.ledger, other, settings);
   }
   return books;
 }
@@ -259,7 +260,7 @@ api::WhyInfo why_info(const Snapshot& snapshot, const Settings& settings, const 
                    .sentences = {},
                    .earliest_start_ms = std::nullopt};
   if (!is_waiting(job)) {
-    why.sentences.push_back(holds_gpus(job)
+    why.sentences.push_back(holds_gpus(job.state)
                                 ? fmt::format("Job {} is {}{}.", job.id, job.state,
                                               job.nodes.empty() ? "" : " on " + job.nodes)
                                 : fmt::format("Job {} is over: {}.", job.id, job.state));

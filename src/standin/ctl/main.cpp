@@ -16,6 +16,8 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: aliquot-standin-ctl COMMAND\n"
+    "  models                 what can be simulated: name, memory and what jobs can have of it, in "
+    "MiB\n"
     "  show                   GPUs and processes, one line each, as key=value\n"
     "  reset                  remove the state file; fails while a process uses it\n"
     "  xid GPU NUMBER         report an error to NVML's events; 48, 74, 79 and 95 lose the GPU\n"
@@ -66,6 +68,14 @@ int show(State& state) {
           p.pid, g, kind_name(p.kind), p.uid, server, p.bytes[g], use.busy / 1e6, use.sm / 1e6,
           p.fault, p.name);
     }
+  }
+  return 0;
+}
+
+int list_models() {
+  for (const GpuModel& model : models()) {
+    std::printf("%s %lu %lu\n", std::string(model.key).c_str(), model.memory / kMiB,
+                model.usable() / kMiB);
   }
   return 0;
 }
@@ -124,6 +134,7 @@ int run(const std::vector<std::string>& words) {
     std::fputs(kUsage, words.empty() ? stderr : stdout);
     return words.empty() ? 2 : 0;
   }
+  if (words[0] == "models") return list_models();
   std::string why;
   const auto state = State::open(&why);
   if (!state) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 
 #include "standin/cuda/kernel.hpp"
@@ -25,6 +26,14 @@ thread_local bool per_thread_default = false;
 void after_fork() {
   forked = true;
   mps_forget();
+}
+
+// Who ends in order leaves nothing running, whatever it did not wait for.
+void at_exit() {
+  if (forked) return;
+  Driver& driver = Driver::instance();
+  const State::Guard guard(driver.state(), false);
+  driver.state().end_work(driver.slot(), driver.self().fault);
 }
 
 }  // namespace
@@ -61,6 +70,7 @@ CUresult Driver::init() {
   slot_ = state_->enlist(Kind::plain);
   if (slot_ < 0) return kOperatingSystem;
   pthread_atfork(nullptr, nullptr, after_fork);
+  std::atexit(at_exit);
   initialized_ = true;
   return kSuccess;
 }

@@ -38,6 +38,8 @@ std::uint64_t fnv1a(std::string_view text, std::uint64_t hash) {
 
 }  // namespace
 
+std::span<const GpuModel> models() { return kModels; }
+
 const GpuModel* find_model(std::string_view key) {
   const auto* found =
       std::find_if(std::begin(kModels), std::end(kModels), [&](auto& m) { return m.key == key; });

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,7 @@ struct GpuModel {
   [[nodiscard]] bool volta_mps() const { return major >= 7; }
 };
 
+[[nodiscard]] std::span<const GpuModel> models();
 [[nodiscard]] const GpuModel* find_model(std::string_view key);
 [[nodiscard]] const GpuModel& model_at(std::size_t index);
 [[nodiscard]] std::size_t index_of(const GpuModel& model);

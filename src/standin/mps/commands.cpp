@@ -98,7 +98,7 @@ std::string MpsDaemon::command(Peer& peer, const std::vector<std::string>& words
     const char* answer = "201";  // CUDA_ERROR_INVALID_CONTEXT: it is none of its clients
     for (const Peer& p : peers_)
       if (p.server == server->pid && words.size() > 2 && p.pid == std::atoi(words[2].c_str())) {
-        state_.process(p.slot).fault = 810;  // CUDA_ERROR_MPS_CLIENT_TERMINATED
+        state_.end_work(p.slot, 810);  // CUDA_ERROR_MPS_CLIENT_TERMINATED
         answer = "0";
       }
     return answer;

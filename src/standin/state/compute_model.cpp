@@ -200,6 +200,16 @@ void drop_client(GpuCompute& gpu, int client) {
   gpu.use[client] = ClientUse{};
 }
 
+double longest_in_flight(const GpuCompute& gpu, int client) {
+  double longest = 0;
+  for (unsigned i = 0; i < gpu.high_lane; ++i) {
+    const Lane& lane = gpu.lanes[i];
+    if (lane.client == client && busy(lane) && !on_engine(lane))
+      longest = std::max(longest, lane.length);
+  }
+  return longest;
+}
+
 double submit(GpuCompute& gpu, int lane, double work_ns, double width) {
   Lane& l = gpu.lanes[lane];
   l.submitted += std::max(work_ns, 1.0);

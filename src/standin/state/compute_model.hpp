@@ -25,6 +25,9 @@ void advance(GpuCompute& gpu, double now);
 void close_lane(GpuCompute& gpu, int lane);
 void drop_client(GpuCompute& gpu, int client);
 
+// Of the kernels that the client has on the GPU or queued; 0: none.
+[[nodiscard]] double longest_in_flight(const GpuCompute& gpu, int client);
+
 // Appends work and returns the mark at which it is done. Of width 0: for a copy engine.
 double submit(GpuCompute& gpu, int lane, double work_ns, double width);
 [[nodiscard]] bool finished(const GpuCompute& gpu, int lane, double mark);

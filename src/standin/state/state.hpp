@@ -70,6 +70,8 @@ class State {
   void refund(int slot, unsigned gpu, std::uint64_t bytes, bool managed = false);
   // Ends the work of the process and, if it is a client, of every client of its server.
   void fault(int slot, int error);
+  // Ends the work of this process alone, which is told so from then on.
+  void end_work(int slot, int error);
 
   // Memory of the process, charged already, becomes memory that others can hold too (shared.cpp);
   // its number, or 0. It has a file for `size` bytes of content.
@@ -91,6 +93,8 @@ class State {
   void forget_shared(std::uint64_t number) const;  // its files
 
  private:
+  // A client that is found dead in the middle of a long kernel is a fault of its server's.
+  void mourn(int slot);
   [[nodiscard]] std::string holders_of(std::uint64_t number) const;
   void reap_shared();
   State(Layout* layout, int fd, std::string path)

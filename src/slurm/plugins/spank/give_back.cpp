@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <type_traits>
 
+#include "slurm/plugins/job_number.hpp"
 #include "slurm/plugins/spank/plugin.hpp"
 
 namespace aliquot::spank {
@@ -28,9 +29,23 @@ int requeue(Call* call, std::uint32_t job) {
 bool allow_requeue(std::uint32_t job, bool allow) {
   job_desc_msg_t change;
   slurm_init_job_desc_msg(&change);
-  change.job_id = job;
+  slurm_plugin::set_job_number(&change, job);
   change.requeue = allow ? 1 : 0;
   return slurm_update_job(&change) == SLURM_SUCCESS;
+}
+
+// Who did not get through to slurmctld can try again; what it answers, or what keeps the two from
+// understanding each other (a version, a key), stays as it is.
+bool is_away(int error) {
+  const auto among = [&](int first, int last) { return error >= first && error <= last; };
+  constexpr int kLastOfTheSystems = 999;
+  constexpr int kSocketErrors = 100;
+  return among(1, kLastOfTheSystems) || error == ESLURM_IN_STANDBY_MODE ||
+         among(SLURM_COMMUNICATIONS_CONNECTION_ERROR, SLURM_COMMUNICATIONS_SHUTDOWN_ERROR) ||
+         among(SLURMCTLD_COMMUNICATIONS_CONNECTION_ERROR,
+               SLURMCTLD_COMMUNICATIONS_SHUTDOWN_ERROR) ||
+         among(SLURM_PROTOCOL_SOCKET_IMPL_ZERO_RECV_LENGTH,
+               SLURM_PROTOCOL_SOCKET_IMPL_ZERO_RECV_LENGTH + kSocketErrors - 1);
 }
 
 GivenBack outcome(int error) {
@@ -39,14 +54,8 @@ GivenBack outcome(int error) {
       return GivenBack::queued;
     case ESLURM_DISABLED:
       return GivenBack::not_wanted;
-    case ESLURM_BATCH_ONLY:
-    case ESLURM_INVALID_JOB_ID:
-    case ESLURM_ALREADY_DONE:
-    case ESLURM_ACCESS_DENIED:
-    case ESLURM_NOT_HET_JOB_LEADER:
-      return GivenBack::not_possible;
     default:
-      return GivenBack::unreachable;
+      return is_away(error) ? GivenBack::unreachable : GivenBack::not_possible;
   }
 }
 
@@ -63,8 +72,8 @@ std::optional<bool> takes_jobs(const std::string& node) {
   if (slurm_load_node_single(&message, name.data(), SHOW_ALL) != SLURM_SUCCESS) {
     const int error = errno;
     say("cannot ask slurmctld about node %s: %s", node.c_str(), slurm_strerror(error));
-    if (error == ESLURM_INVALID_NODE_NAME) return false;  // then it cannot be drained, either
-    return std::nullopt;
+    if (is_away(error)) return std::nullopt;
+    return false;  // then it cannot be drained, either
   }
   bool takes = false;
   for (std::uint32_t i = 0; i < message->record_count; ++i) {
@@ -91,7 +100,9 @@ void drain_node(const std::string& node, const char* why) {
 GivenBack give_back(std::uint32_t job, bool began) {
   const GivenBack given = requeue_once(job);
   if (given != GivenBack::not_wanted || began) return given;
-  if (!allow_requeue(job, true)) return GivenBack::unreachable;
+  if (!allow_requeue(job, true)) {
+    return is_away(errno) ? GivenBack::unreachable : GivenBack::not_possible;
+  }
   const GivenBack again = requeue_once(job);
   if (!allow_requeue(job, false)) {
     say("job %u may now be requeued, which its user did not want: %s", job, slurm_strerror(errno));

@@ -26,7 +26,8 @@ namespace aliquot::spank {
 struct Settings {
   std::string socket = "/run/aliquot/agent.sock";  // %n: the node's name
   bool refuse = true;                              // where the agent does not answer
-  // For so long a step waits for the agent: a hung one is killed and started again by then.
+  // For so long a step waits for the agent: one that answers nothing at all is killed and started
+  // again by then, one that waits for its driver or slurmctld is not.
   int timeout_ms = 15000;
   // Partitions, with commas, the default one with a star: where a whole GPU is never booked as
   // shards, and where the GPUs are not ours.
@@ -58,7 +59,7 @@ void leave_step(spank_t handle, const Settings& settings);
 enum class GivenBack {
   queued,
   not_wanted,    // --no-requeue
-  not_possible,  // Slurm requeues batch jobs alone
+  not_possible,  // Slurm requeues batch jobs alone; or what it says is final all the same
   unreachable,   // slurmctld does not answer
 };
 GivenBack give_back(std::uint32_t job, bool began);

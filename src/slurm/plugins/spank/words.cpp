@@ -13,6 +13,7 @@
 #include <cstdlib>
 
 #include "slurm/plugins/spank/plugin.hpp"
+#include "slurm/slurm_version.hpp"
 
 namespace aliquot::spank {
 namespace {
@@ -34,7 +35,9 @@ constexpr std::array kOptions{
 constexpr const char* kHanded = "ALIQUOT_HANDED";
 // Where job_submit.lua books a whole GPU as all of its shards. If it does not, it hands the words
 // back to Slurm.
-constexpr bool kWholeAsShards = SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(23, 11, 5);
+constexpr bool kWholeAsShards =
+    SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(slurm::kMixingFixed.major, slurm::kMixingFixed.minor,
+                                             slurm::kMixingFixed.patch);
 
 // The command's own options.
 class Options {

@@ -1,0 +1,115 @@
+// What runs and is not on record: the database was lost, or is an older one.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "engine/daemon_fixture.hpp"
+#include "engine/test_bench.hpp"
+
+namespace aliquot::engine {
+namespace {
+
+class EngineRecoverTest : public Bench, public testing::Test {
+ protected:
+  // As after a disk that was replaced; what runs goes on.
+  void lose_record() {
+    engine.reset();
+    for (const char* end : {"", "-wal", "-shm"}) std::filesystem::remove(database() + end);
+    open();
+  }
+};
+
+TEST_F(EngineRecoverTest, WhatRunsWithoutARecordIsEndedBeforeItsGpuIsGivenAgain) {
+  const auto running = submit(spec("gpu:4"));
+  const auto requeued = submit(spec());
+  ASSERT_TRUE(engine->requeue({Uid(1000)}, std::to_string(requeued), false));
+  end(requeued);
+  ASSERT_EQ(job(requeued).restarts, 1);
+  lose_record();
+  const auto next = engine->submit({Uid(1001)}, spec("gpu:4"));
+  ASSERT_TRUE(next);
+  EXPECT_GT(next->job_id, requeued) << "nor is its number";
+  engine->settle();
+  EXPECT_EQ(state(next->job_id), "PENDING") << "nobody knows what they hold";
+  settle();
+  EXPECT_EQ(state(next->job_id), "RUNNING");
+  EXPECT_EQ(
+      executor.forgotten_runs,
+      (std::vector<node::Run>{{JobId(requeued), 0}, {JobId(running), 0}, {JobId(requeued), 1}}));
+  end(next->job_id);
+  lose_record();
+  EXPECT_EQ(state(submit(spec("gpu:4"))), "RUNNING") << "where nothing is left nobody waits";
+}
+
+TEST_F(EngineRecoverTest, WhatKeepsTheQueueFromStartingIsNamed) {
+  const auto running = submit(spec());
+  lose_record();
+  const auto next = engine->submit({Uid(1001)}, spec());
+  ASSERT_TRUE(next);
+  engine->on_stuck(JobId(running), 0, "process 9 was killed and does not die");
+  engine->settle();
+  const std::string words = "of job 1, process 9 was killed and does not die: nothing starts until";
+  EXPECT_EQ(state(next->job_id), "PENDING");
+  EXPECT_EQ(job(next->job_id).reason_detail, words + " it does");
+  const auto why = engine->why({Uid(1001)}, std::to_string(next->job_id));
+  ASSERT_TRUE(why);
+  EXPECT_EQ(why->sentences, std::vector<std::string>{"O" + words.substr(1) + " it does."});
+  settle();
+  EXPECT_EQ(state(next->job_id), "RUNNING");
+}
+
+TEST_F(EngineRecoverTest, NumbersThatWereSeenStaySeen) {
+  submit(spec());
+  const auto last = submit(spec());
+  lose_record();
+  settle();
+  ASSERT_TRUE(executor.runs.empty());
+  crash();
+  EXPECT_GT(submit(spec()), last);
+}
+
+TEST_F(EngineRecoverTest, AnEndThatWasNotClearedAwayIsNoJobs) {
+  const auto id = submit(spec());
+  const auto run = executor.runs;
+  end(id);
+  executor.runs = run;
+  crash();
+  settle();
+  EXPECT_TRUE(executor.runs.empty());
+  EXPECT_EQ(state(id), "COMPLETED");
+  EXPECT_EQ(state(submit(spec("gpu:4"))), "RUNNING");
+}
+
+class LostRecordTest : public DaemonTest {
+ protected:
+  LostRecordTest() : DaemonTest("", "h200:1") {}
+
+  void lose_record() {
+    stop(SIGKILL);
+    for (const char* end : {"", "-wal", "-shm"}) fs::remove(folder_ + "/state/state.db" + end);
+    fs::remove(folder_ + "/s");
+    start();
+  }
+};
+
+TEST_F(LostRecordTest, NobodyGetsAGpuOnWhichAnotherRuns) {
+  auto first = spec(
+      "trap 'sleep 0.3; echo ended >>order; exit' TERM; echo runs >>order; "
+      "while :; do sleep 0.1; done");
+  first.gpus = "1";
+  const auto lost = submit(first);
+  for (int i = 0; i < 2000 && read(folder_ + "/order").empty(); ++i) {
+    std::this_thread::sleep_for(10ms);
+  }
+  lose_record();
+  auto second = spec("echo next >>order");
+  second.gpus = "1";
+  const auto next = submit(second);
+  EXPECT_GT(next, lost);
+  EXPECT_EQ(wait(next).state, "COMPLETED");
+  EXPECT_EQ(read(folder_ + "/order"), "runs\nended\nnext\n");
+  EXPECT_NE(read(folder_ + "/log").find("is not on record and may run"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace aliquot::engine
