@@ -1,5 +1,7 @@
 #include "core/lease.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -29,6 +31,9 @@ constexpr double kMostRestNs = 3e6;
 constexpr double kLongestTurnLaunch = 1e9;
 constexpr double kUnlike = 4;
 constexpr double kShortLaunch = 20e3;
+// In a crowd (more than a few) everybody's launches seem longer or shorter by chance: there nobody
+// is short who has not fallen behind another by so much of what each should have.
+constexpr double kCrowdTolerance = 0.7;
 // Before there are turns: enough for a burst to ask for them beside a few, not in a crowd.
 constexpr double kFirstCreditNs = 150e6;
 
@@ -236,17 +241,23 @@ void LeaseArbiter::notice(Gpu& gpu, std::int64_t elapsed_ns) const {
   }
   for (const auto& [number, server] : servers)
     gpu.turns |= server.unknown && server.contenders > 1 && server.contenders <= kFewContenders;
-  if (gpu.turns) gpu.unhelped_ns = 0;
+  int active = 0;
+  double shares = 0;
+  for (const auto& [id, member] : gpu.members) {
+    if (member.active_ns <= 0) continue;
+    ++active;
+    shares += member.share;
+  }
+  const double tolerated = active > kFewContenders ? kCrowdTolerance * kForgetNs / shares : 0;
   for (const auto& [id, behind] : gpu.members) {
     if (!behind.contender) continue;
     for (const auto& [other, ahead] : gpu.members) {
-      const double by = (ahead.virtual_ns - behind.virtual_ns) * ahead.share;
-      if (by > static_cast<double>(options_.uneven_ns) && ahead.active_ns > 0) {
-        gpu.turns = true;
-        gpu.unhelped_ns = 0;
-      }
+      const double by = ahead.virtual_ns - behind.virtual_ns;
+      gpu.turns |= by * ahead.share > static_cast<double>(options_.uneven_ns) && by > tolerated &&
+                   ahead.active_ns > 0;
     }
   }
+  if (gpu.turns) gpu.unhelped_ns = 0;
 }
 
 // Whose turn it is on this GPU, whatever goes on elsewhere.
@@ -314,6 +325,20 @@ void LeaseArbiter::decide(Gpu& gpu, double elapsed_ns) const {
   if (!rests || waits == nullptr) return;
   gpu.idle_budget_ns -= elapsed_ns;
   if (gpu.idle_budget_ns < 0) waits->paused = false;
+}
+
+std::string LeaseArbiter::describe(std::size_t gpu) const {
+  std::string all;
+  const auto found = gpus_.find(gpu);
+  if (found == gpus_.end()) return all;
+  for (const auto& [id, member] : found->second.members) {
+    if (!member.known) continue;
+    all += fmt::format("{}{}{}: {:+.0f} ms, {:.0f} us a launch, {:.0f} % busy",
+                       all.empty() ? "" : "; ", id, member.contender ? "" : " (idles)",
+                       member.virtual_ns * member.share / 1e6, member.launch_ns / 1e3,
+                       100 * member.busy);
+  }
+  return all;
 }
 
 void LeaseArbiter::step(std::int64_t elapsed_ns, const std::vector<Seen>& seen) {

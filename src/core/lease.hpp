@@ -9,13 +9,13 @@
 // time (a contender) and is behind another is short of something.
 //
 // Turns cost something, so they are taken only where someone is short: by more than two hundredths
-// of the GPU. Then one contender at a time has its gate open, the one that is furthest behind,
-// until it is a turn ahead of the next. What it has in flight then runs on beside the next one's;
-// but a launch that takes long has the GPU to itself until it ends: to alternate between servers or
-// processes costs both of them. A job that is not a contender runs when it likes and is
-// owed nothing beyond a bounded credit for having been away: so a burst is served at once, and a
-// long absence buys no monopoly. The GPU is never left idle for a turn: who lets it rest is passed
-// over.
+// of the GPU, and in a crowd by most of what he should have. Then one contender at a time has its
+// gate open, the one that is furthest behind, until it is a turn ahead of the next. What it has in
+// flight then runs on beside the next one's; but a launch that takes long has the GPU to itself
+// until it ends: to alternate between servers or processes costs both of them. A job that is not a
+// contender runs when it likes and is owed nothing beyond a bounded credit for having been away: so
+// a burst is served at once, and a long absence buys no monopoly. The GPU is never left idle for a
+// turn: who lets it rest is passed over.
 //
 // A job with shares of several GPUs has all its gates opened and closed together, and is charged on
 // each what it cost on the dearest: collectives on one would spin for those on the other.
@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "base/ids.hpp"
@@ -63,6 +64,8 @@ class LeaseArbiter {
   [[nodiscard]] bool paused(const HolderId& job) const;
   // Turns are taken on that GPU.
   [[nodiscard]] bool turns(std::size_t gpu) const;
+  // What is thought of each job on it, for the log.
+  [[nodiscard]] std::string describe(std::size_t gpu) const;
 
  private:
   // A job on a GPU.

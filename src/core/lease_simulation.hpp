@@ -26,6 +26,7 @@ struct Program {
   double from_ns = 0;            // it starts then
   double queue_from_ns = 0;      // and waits after every few milliseconds until then
   int processes = 1;
+  double seems = 1;  // its launches seem to take so many times what they do
 };
 
 class SimulatedNode {
@@ -217,7 +218,8 @@ class SimulatedNode {
     const auto now = static_cast<std::int64_t>(now_ns);
     for (Job& job : jobs) {
       for (std::size_t i = 0; i < job.gpus.size(); ++i) {
-        LeaseArbiter::Seen one{job.id, job.gpus[i], 0, false, 0, job.program.kernel_ns};
+        LeaseArbiter::Seen one{job.id, job.gpus[i], 0,
+                               false,  0,           job.program.kernel_ns * job.program.seems};
         for (Process& process : job.processes) {
           const FlightWatch::Counters counters{
               static_cast<std::uint64_t>(process.asked_ns / job.program.kernel_ns + 0.5),

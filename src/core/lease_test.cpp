@@ -233,6 +233,27 @@ TEST(Lease, SmallJobsSideBySideTakeNoTurns) {
   }
 }
 
+// And so it is where they fill it together and their launches seem to differ by chance.
+TEST(Lease, ACrowdOfEqualsTakesNoTurns) {
+  for (const int servers : {1, 4}) {
+    SimulatedNode node;
+    for (int i = 0; i < 12; ++i)
+      node.add(1.0 / 12,
+               {.kernel_ns = 40 * kUs, .launch_ns = 10 * kUs, .seems = i % 3 == 0 ? 1.3 : 0.8},
+               static_cast<std::uint64_t>(1 + i % servers));
+    node.run(4'000 * kMs);
+    for (const auto& job : node.jobs) EXPECT_EQ(job.blocked_ns, 0);
+  }
+}
+
+// But one of a crowd who takes much more than his part is seen.
+TEST(Lease, ACrowdIsProtectedFromOneWithLongKernels) {
+  SimulatedNode node;
+  for (int i = 0; i < 6; ++i) node.add(1.0 / 6, {.kernel_ns = (i == 0 ? 300 : 100) * kUs}, 1);
+  const auto got = parts(node);
+  EXPECT_NEAR(got[0] / sum(got), 1.0 / 6, 0.03);
+}
+
 // Where there is room for both, whatever their shares.
 TEST(Lease, WhoLeavesTheGpuIdleHoldsNobodyUp) {
   SimulatedNode node;

@@ -97,7 +97,10 @@ void Arbiter::enter(const HolderId& job, std::uint64_t server) {
         spdlog::warn("job {}: {}: its share of compute is not held", job, opened.error().message);
         continue;
       }
-      board = boards_.try_emplace(grant.lease->board, std::move(*opened), boards_.size()).first;
+      board = boards_
+                  .try_emplace(grant.lease->board, std::move(*opened), grant.gpu.value(),
+                               boards_.size())
+                  .first;
     }
     board->second.members.push_back({job, gpu, grant.lease->slot});
     arbiter_.set(job, board->second.number, grant.portion.compute, server);
@@ -168,8 +171,12 @@ std::optional<std::int64_t> Arbiter::look() {
     const std::uint32_t contended = turns       ? ALIQUOT_CONTENDED_TURNS
                                     : jobs >= 2 ? ALIQUOT_CONTENDED_WATCHED
                                                 : 0;
-    if (std::exchange(board->contended, contended) != contended)
-      board->gates.set_contended(contended);
+    const std::uint32_t before = std::exchange(board->contended, contended);
+    if (before != contended) board->gates.set_contended(contended);
+    if ((before == ALIQUOT_CONTENDED_TURNS) != turns) {
+      spdlog::debug("GPU {}: turns {}: {}", board->name, turns ? "begin" : "end",
+                    arbiter_.describe(board->number));
+    }
     for (const Member& member : board->members)
       board->gates.set_paused(member.slot, arbiter_.paused(member.job));
     const std::int64_t next = turns ? kTurns : jobs >= 2 ? kWatched : kQuiet;

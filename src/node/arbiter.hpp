@@ -15,6 +15,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -51,8 +52,10 @@ class Arbiter {
     std::map<std::pair<std::uint32_t, std::uint32_t>, core::FlightWatch> flights = {};
   };
   struct Board {
-    Board(LeaseBoard opened, std::size_t gpu) : gates(std::move(opened)), number(gpu) {}
+    Board(LeaseBoard opened, std::string gpu, std::size_t index)
+        : gates(std::move(opened)), name(std::move(gpu)), number(index) {}
     LeaseBoard gates;
+    std::string name;    // of the GPU
     std::size_t number;  // of the GPU, for core/lease
     std::vector<Member> members;
     std::uint32_t contended = 0;
