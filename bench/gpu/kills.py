@@ -50,7 +50,7 @@ class Victims:
         if self.wait_until is None or time.time() < self.wait_until:
             return False
         self.wait_until = None
-        self.died += ended[self.ended:]  # before anybody killed it: another one's end did
+        self.died += [line for line in ended[self.ended:] if line == "DIED 810"]  # before anybody killed it
         # By the daemon, and by the job's own supervisor.
         self.cancel("-s", "KILL", f"{self.id}.{self.seen - 1}" if self.seen % 2 else self.id)
         self.kills += 1

@@ -18,7 +18,15 @@ _aliquot_commands() {
     /^Valid <COMMAND>/ { scontrol = 1 }' | sort -u
 }
 
-_aliquot_jobs() { "$1" squeue --me -h -o %i 2>/dev/null || squeue --me -h -o %i 2>/dev/null; echo last; }
+# NAME WORD…: that command of NAME's where NAME is aliquot; what 'srun squeue' would do is another matter.
+_aliquot_ask() {
+  if [[ ${1##*/} == aliquot ]]; then "$@" 2>/dev/null; else "${@:2}" 2>/dev/null; fi
+}
+
+_aliquot_jobs() {
+  _aliquot_ask "$1" squeue --me -h -o %i
+  echo last
+}
 
 _aliquot_files() {
   compopt -o filenames 2>/dev/null || true # outside of a completion there is nothing to set
@@ -38,17 +46,21 @@ _aliquot() {
     commands=$(_aliquot_commands "${path[@]}" <<<"$help")
   done
 
+  if [[ $prev == -[Doei] && ${path[-1]##*/} =~ ^(sbatch|srun|salloc)$ ]]; then
+    _aliquot_files "$cur"
+    return
+  fi
   case $prev in
     --config | --slurm-conf | --plugin | --dir | --extra | --job-submit | --library | --root | --expected | \
-      --output | --error | --input | --chdir | --multi-prog | -D | -o | -e | -i)
+      --output | --error | --input | --chdir | --multi-prog)
       _aliquot_files "$cur"
       return
       ;;
     --nodes | --pods) [[ ${path[1]:-} != sim ]] || _aliquot_files "$cur"; return ;;
-    --policy) words="all $("$name" sim policies 2>/dev/null | awk 'NR > 1 { print $1 }')" ;;
+    --policy) words="all $(_aliquot_ask "$name" sim policies | awk 'NR > 1 { print $1 }')" ;;
     --order) words="own published" ;;
     --model) words=$(sed -n 's/.*--model NAME .*: \(.*\) (.*/\1/p' <<<"$help") ;;
-    -p | --partition) words=$("$name" sinfo -h -o %R 2>/dev/null || sinfo -h -o %R 2>/dev/null) ;;
+    -p | --partition) words=$(_aliquot_ask "$name" sinfo -h -o %R) ;;
     -u | --user | --uid) words=$(compgen -u) ;;
     -t | --states) [[ ${path[*]} == *squeue ]] && words="pending running suspended completing completed cancelled failed timeout all" ;;
     -j | --job | --jobs | --jobid) words=$(_aliquot_jobs "$name") ;;

@@ -77,7 +77,8 @@ std::optional<Millis> Engine::patience_left(const Job& job) const {
   if (!job.spec.batch || job.state != core::JobState::running || !job.info.time_limit_ms) {
     return std::nullopt;
   }
-  return Millis(*job.info.time_limit_ms) + settings_.kill_wait + kStepdGrace - ran(job);
+  const Millis due = std::max(Millis(*job.info.time_limit_ms), job.limited_at);
+  return due + settings_.kill_wait + kStepdGrace - ran(job);
 }
 
 std::vector<core::RunningEntry> Engine::running_entries() const {

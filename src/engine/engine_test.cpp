@@ -299,6 +299,21 @@ TEST_F(EngineTest, AStepdThatDoesNotKeepTheTimeLimitIsHelped) {
   EXPECT_EQ(state(id), "TIMEOUT");
 }
 
+// Also where the limit was passed long before it was set.
+TEST_F(EngineTest, AStepdHasItsTimeToKeepALimitThatWasLowered) {
+  const auto id = submit(spec());
+  const auto cancelled = [&] { return executor.runs.at({id, 0}).cancelled; };
+  clock.advance(seconds(600));
+  settle();
+  ASSERT_TRUE(engine->update({Uid(1000)}, std::to_string(id), R"({"time_limit_ms":60000})"));
+  settle();
+  EXPECT_FALSE(cancelled());
+  ASSERT_TRUE(engine->next_due());
+  clock.advance(*engine->next_due() - clock.wall());
+  settle();
+  EXPECT_TRUE(cancelled());
+}
+
 TEST_F(EngineTest, InteractiveJobsLiveWithTheirConnection) {
   auto wanted = spec("gpu:4");
   wanted.time_limit_ms = 60'000;

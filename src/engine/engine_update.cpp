@@ -137,6 +137,7 @@ void Engine::apply_update(Job& job, const Job& checked) {
     info.time_limit_ms = limit;
     if (!pending) {
       info.end_ms.reset();
+      job.limited_at = ran(job);
       if (const auto left = time_left(job)) info.end_ms = (clock_.wall() + *left).ms();
       act_limit(job);
     }

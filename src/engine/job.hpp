@@ -38,6 +38,7 @@ struct Job {
   std::string mark;          // of its processes, while it runs
   std::int64_t payload = 0;  // whose script and so on it has: an element's are its array's
   RunTime run_time;          // while it runs
+  Millis limited_at = {};    // of its running: when its time limit was last changed
   std::string unfit;         // why it cannot run on the machine as it is now
 
   // Read from the above whenever it comes from outside or from the store.

@@ -194,7 +194,7 @@ void StepdExecutor::start(StartOrder order) {
         return look(run);
       }
       if (watched(run) != nullptr) watches_.erase(run.job);
-      let_go(run, user);
+      forget(run, user);
       const std::string& why = stepd.error().message;
       deliver([&](ExecutorEvents& events) {
         if (is_want_of_room(why)) return events.on_postponed(run.job, run.attempt, why);

@@ -76,3 +76,25 @@ walk() { # WORD…
   offers "hold" scontrol h
   offers "job" scontrol show j
 }
+
+@test "a key pressed runs nothing but --help and what lists" {
+  local name
+  cd "$BATS_TEST_TMPDIR"
+  touch script.sh
+  for name in sbatch srun salloc scancel scontrol squeue sinfo sacct seff; do
+    printf '#!/bin/bash\necho "%s $*" >>"%s/calls"\n[[ $1 == --help ]] && exec "%s/aliquot" %s --help\n[[ %s == squeue ]] && echo 17 || echo part\n' \
+      "$name" "$PWD" "$ALIQUOT_BIN" "$name" "$name" >"$name"
+    chmod +x "$name"
+  done
+  PATH=$PWD:$PATH
+  offers "17" srun --jobid 1
+  offers "17" scancel 1
+  offers "17" sacct -j 1
+  offers "part" srun -p p
+  offers "part" salloc --partition p
+  offers "part" sbatch -p p
+  offers "script.sh" sbatch -o scr
+  offers "show" scontrol -o sho
+  cat calls
+  ! grep -vE ' --help$|^squeue --me|^sinfo -h -o %R$' calls
+}

@@ -184,7 +184,11 @@ std::optional<Step> step_in(const std::string& job, const api::StepSpec& spec, b
     return std::nullopt;
   }
   const auto target = fmt::format("/v1/jobs/{}/steps", net::percent_encode(job));
-  auto answer = post_patiently<api::Allocation>(*daemon, target, api::to_json(spec), voice);
+  const auto ask = [&] {
+    return immediate ? daemon->post<api::Allocation>(target, api::to_json(spec))
+                     : post_patiently<api::Allocation>(*daemon, target, api::to_json(spec), voice);
+  };
+  auto answer = ask();
   bool waited = false;
   while (!answer && !immediate && answer.error().code == "ESLURM_NODES_BUSY") {
     if (!std::exchange(waited, true)) {
@@ -192,7 +196,7 @@ std::optional<Step> step_in(const std::string& job, const api::StepSpec& spec, b
                              error_text(answer.error())));
     }
     ::usleep(kStepRetryUs);
-    answer = post_patiently<api::Allocation>(*daemon, target, api::to_json(spec), voice);
+    answer = ask();
   }
   if (answer && waited) {
     voice.info(

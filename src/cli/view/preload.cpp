@@ -87,13 +87,17 @@ Result<void> replace_file(const std::string& path, const std::string& text) {
               error == EACCES ? "; be root" : "");
 }
 
-// What root's processes load must be root's alone to change, all the way down.
-Result<void> check_owner(const fs::path& library) {
+// Where the library really is, which must be root's alone to change, all the way down: every
+// process of root's loads it. A link on the way to it may be somebody's to turn elsewhere.
+Result<std::string> owned_path(const fs::path& library) {
   std::error_code error;
-  // Where it really is: a link is as good as what it leads to, and each folder on the way.
   const fs::path real = fs::canonical(library, error);
   if (error) {
     return fail(Error::Code::not_found, "cannot look at {}: {}", library.string(), error.message());
+  }
+  if (!is_ours(real.string())) {
+    return fail(Error::Code::invalid_argument, "{} leads to {}, which is no {}", library.string(),
+                real.string(), kOurName);
   }
   for (fs::path part = real;; part = part.parent_path()) {
     struct stat info {};
@@ -108,7 +112,7 @@ Result<void> check_owner(const fs::path& library) {
                   "where it is",
                   part.string(), library.string());
     }
-    if (part == part.parent_path()) return {};
+    if (part == part.parent_path()) return real.string();
   }
 }
 
@@ -173,7 +177,7 @@ std::string find_in_preload(std::string_view text) {
   return {};
 }
 
-Result<std::string> preload_on(const std::string& root, const std::string& library) {
+Result<std::string> preload_on(const std::string& root, std::string library) {
   if (!library.starts_with('/') || library.find_first_of(" \t\n:#$") != library.npos ||
       !is_ours(library)) {
     return fail(Error::Code::invalid_argument, "{} is not the full path of {}", quote(library),
@@ -181,7 +185,7 @@ Result<std::string> preload_on(const std::string& root, const std::string& libra
   }
   const std::string file = root + kPreloadFile;
   if (root.empty()) {
-    TRY(check_owner(library));
+    library = TRY(owned_path(library));
     TRY(try_library(library));
   }
   const std::string before = TRY(read_file(file));

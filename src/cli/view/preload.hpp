@@ -19,7 +19,7 @@ std::string edit_preload(std::string_view text, std::string_view library);
 std::string find_in_preload(std::string_view text);
 
 // root: "" for this machine, or the folder of another's files. Each says what it did.
-Result<std::string> preload_on(const std::string& root, const std::string& library);
+Result<std::string> preload_on(const std::string& root, std::string library);
 Result<std::string> preload_off(const std::string& root);
 
 }  // namespace aliquot::cli

@@ -60,6 +60,10 @@ TEST(Preload, OnAndOffLeaveNothing) {
   std::ofstream(mine) << "no library";
   fs::permissions(mine, fs::perms::all);
   EXPECT_FALSE(preload_on("", mine));
+  // Nor what a link leads to that has another name.
+  fs::create_symlink("/bin/true", root + "/link");
+  fs::rename(root + "/link", mine);
+  EXPECT_FALSE(preload_on("", mine));
   fs::remove_all(root);
 }
 
