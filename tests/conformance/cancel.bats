@@ -33,6 +33,21 @@ load helper
   [ -z "$(squeue -h)" ]
 }
 
+@test "cancelled together, none starts because another one went" {
+  [[ $ENGINE == local ]] || skip "how the controller schedules is its own"
+  start_engine
+  sbatch -o /dev/null -G 2 sleep.sh 60
+  eventually test -n "$(squeue -h -t R)"
+  # The first one keeps the others waiting.
+  ids=$(sbatch --parsable -o /dev/null -G 4 --wrap 'touch ran')
+  for i in {1..12}; do ids+=" $(sbatch --parsable -o /dev/null -G 1 --wrap 'touch ran')"; done
+  scancel -t PENDING --me
+  run sacct -n -X -P -o start,state -j "${ids// /,}"
+  echo "$output"
+  [ "$(sort -u <<<"$output")" = "None|CANCELLED" ]
+  [ ! -e ran ]
+}
+
 @test "elements of an array" {
   start_engine
   id=$(sbatch --parsable -o /dev/null -H --array=1-4 sleep.sh)

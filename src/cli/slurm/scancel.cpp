@@ -4,10 +4,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/text.hpp"
@@ -315,6 +317,15 @@ int cancel_listed(const Request& request, const Voice& voice) {
     fmt::print(stderr, "slurm_load_jobs error: {}\n", error_text(list.error()));
     return 1;
   }
+  // What waits goes first, the latest first: else the end of one lets the next start that is to go.
+  if (!request.ask) {
+    std::ranges::stable_sort(list->jobs, [](const api::JobInfo& a, const api::JobInfo& b) {
+      const auto rank = [](const api::JobInfo& job) {
+        return std::pair(job.state != "PENDING", -job.id);
+      };
+      return rank(a) < rank(b);
+    });
+  }
   Canceller canceller(request, voice);
   int status = 0;
   std::vector<bool> seen(request.ids.size());
@@ -355,8 +366,10 @@ int run_scancel(int argc, char** argv) {
   }
   if (request->filters() || request->ask) return cancel_listed(*request, voice);
   Canceller canceller(*request, voice);
-  for (const auto& pattern : request->ids) {
-    for (const auto& id : pattern.targets()) canceller.cancel(id, pattern.step);
+  for (auto pattern = request->ids.rbegin(); pattern != request->ids.rend(); ++pattern) {
+    const auto targets = pattern->targets();
+    for (auto id = targets.rbegin(); id != targets.rend(); ++id)
+      canceller.cancel(*id, pattern->step);
   }
   return canceller.status();
 }
