@@ -9,6 +9,15 @@ load helper
   [ "${lines[-1]}" = "scancel: error: Kill job error on job id 99999: Invalid job id specified" ]
 }
 
+@test "what is no id of a job is refused" {
+  start_engine
+  for id in abc last_1 'last_[1-2]' 1_x 1.x; do
+    run scancel "$id"
+    [ "$status" -eq 1 ]
+    [ "$output" = "scancel: error: Invalid job id $id" ]
+  done
+}
+
 @test "-v says what is done" {
   start_engine
   id=$(sbatch --parsable -o /dev/null sleep.sh 60)

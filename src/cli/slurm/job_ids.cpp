@@ -68,6 +68,7 @@ std::optional<JobPattern> parse_job_pattern(std::string_view text) {
     pattern.job = fmt::format("{}", *number);
   }
   if (underscore == text.npos) return pattern;
+  if (pattern.job == "last") return std::nullopt;  // whose number is known to the daemon alone
   auto tasks = text.substr(underscore + 1);
   if (tasks == "*" || tasks == "[*]") return pattern;
   if (tasks.size() >= 2 && tasks.front() == '[' && tasks.back() == ']') {
