@@ -198,7 +198,8 @@ std::optional<WallTime> Engine::next_due() const {
       const auto left = time_left(job);
       if (left && job.state == core::JobState::running) in(*left);
       const auto client = clients_.find(id);
-      if (client != clients_.end() && client->second.reattach_by) {
+      if (job.state == core::JobState::running && client != clients_.end() &&
+          client->second.reattach_by) {
         in(*client->second.reattach_by - clock_.mono());
       }
     } else if (const auto left = patience_left(job)) {

@@ -107,6 +107,8 @@ inline constexpr Millis kLaunchPause = seconds(10);
 
 // How long what a gone client left behind may take to end.
 inline constexpr Millis kGonePatience = seconds(2);
+// A client that the daemon was away from has so long to come back.
+inline constexpr Millis kReattach = seconds(60);
 
 // Under which the store remembers that the machine is drained: "MILLISECONDS UID REASON".
 inline constexpr std::string_view kDrainNote = "drained";

@@ -243,6 +243,10 @@ Answer<void> Engine::resume(const Caller& caller, const std::string& id) {
     if (const auto left = time_left(*job)) job->info.end_ms = (clock_.wall() + *left).ms();
     save(*job);
     require(store_.save_run(job->id(), job->run_time));
+    if (const auto client = clients_.find(job->id());
+        client != clients_.end() && client->second.reattach_by) {
+      client->second.reattach_by = clock_.mono() + kReattach;
+    }
     act_frozen(*job);
   }
   if (!any) return refuse(409, "ESLURM_DISABLED", "the job is not suspended");

@@ -10,7 +10,6 @@ namespace aliquot::engine {
 namespace {
 
 // How long a client has to come back after the daemon was away.
-constexpr Millis kReattach = seconds(60);
 
 }  // namespace
 

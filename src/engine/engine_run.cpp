@@ -465,6 +465,8 @@ void Engine::enforce_times() {
     if (job->state == core::JobState::pending || job->state == core::JobState::completing) continue;
     const auto left = time_left(*job);
     if (job->state == core::JobState::running && left && *left <= Millis(0)) over.push_back(id);
+    // Frozen with its job a client cannot come back.
+    if (job->state == core::JobState::suspended) continue;
     if (client.reattach_by && *client.reattach_by <= now) gone.push_back(id);
   }
   for (const JobId id : timed_) {

@@ -8,6 +8,11 @@
 #include "engine/engine.hpp"
 
 namespace aliquot::engine {
+namespace {
+
+constexpr std::size_t kMostOpenSteps = 1'000;
+
+}  // namespace
 
 void Engine::end_step_record(api::StepInfo& step, const api::StepEnd& end) const {
   const bool cancelled = step.state == "CANCELLED";
@@ -84,6 +89,12 @@ Answer<api::Allocation> Engine::begin_step(const Caller& caller, const std::stri
     return refuse(403, "ESLURM_STEP_LIMIT",
                   fmt::format("the job has had {} steps, as many as limits.max_step_count allows",
                               settings_.limits.steps));
+  }
+  // srun waits then: each has control groups, of which a kernel has only so many.
+  if (const auto open = steps_.find(job.id()); open != steps_.end() && open->second.size() >= kMostOpenSteps) {
+    return refuse(409, "ESLURM_NODES_BUSY",
+                  fmt::format("the job has {} steps that run, which is as many as can be at once",
+                              open->second.size()));
   }
   if (const auto fine = check_shown(spec.name); !fine) return tl::make_unexpected(fine.error());
   const auto gpus = choose_gpus(job, spec);

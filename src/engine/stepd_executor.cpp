@@ -62,8 +62,9 @@ void StepdExecutor::later(Millis wait, std::function<void()> task) {
   });
 }
 
-void StepdExecutor::post(const node::Run& run, Uid user, std::function<void()> task) {
-  lanes_.post(user, run.job.value(), std::move(task));
+void StepdExecutor::post(const node::Run& run, Uid user, std::function<void()> task,
+                         node::Lanes::Pace pace) {
+  lanes_.post(user, run.job.value(), std::move(task), pace);
 }
 
 void StepdExecutor::deliver(std::function<void(ExecutorEvents&)> event) {

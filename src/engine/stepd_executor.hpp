@@ -107,7 +107,8 @@ class StepdExecutor final : public Executor {
                                              std::optional<std::int64_t> step = {}) const;
   Result<void> take_in(const node::Group& group, node::Pid client, Uid user);
   // What concerns one job, in order; nobody waits for another's.
-  void post(const node::Run& run, Uid user, std::function<void()> task);
+  void post(const node::Run& run, Uid user, std::function<void()> task,
+            node::Lanes::Pace pace = node::Lanes::Pace::usual);
 
   boost::asio::io_context& context_;
   node::Cgroups& cgroups_;

@@ -121,8 +121,10 @@ Result<void> make_usage(const fs::path& path, Uid uid, Gid gid) {
   unlink(temporary.c_str());
   const Fd fd(::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd) return system_error(errno, "cannot make", temporary);
-  if (ftruncate(fd.get(), sizeof(aliquot_usage)) != 0) {
-    return system_error(errno, "cannot size", temporary);
+  // All of it, now: where there is no room a page that is written to ends the process.
+  if (const int error = posix_fallocate(fd.get(), 0, sizeof(aliquot_usage)); error != 0) {
+    unlink(temporary.c_str());
+    return system_error(error, "cannot size", temporary);
   }
   void* memory =
       mmap(nullptr, sizeof(aliquot_usage), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);

@@ -14,6 +14,11 @@ constexpr std::chrono::seconds kIdle(10);
 
 }  // namespace
 
+bool Lanes::is_idle(const User& user) {
+  return std::ranges::all_of(user.busy, [](const auto& one) { return one.second == 0; }) &&
+         std::ranges::all_of(user.waiting, [](const auto& one) { return one.second.empty(); });
+}
+
 Lanes::Lanes(std::string name, Sizes sizes) : name_(std::move(name)), sizes_(sizes) {
   ++threads_;
   start_thread(name_, [this] { run(); }).detach();
@@ -26,21 +31,41 @@ Lanes::~Lanes() {
   gone_.wait(lock, [this] { return threads_ == 0; });
 }
 
-void Lanes::post(Uid user, std::int64_t lane, std::function<void()> task) {
+void Lanes::post(Uid user, std::int64_t lane, std::function<void()> task, Pace pace) {
   const std::lock_guard lock(mutex_);
   const auto [entry, fresh] = lanes_.try_emplace(lane);
+  entry->second.tasks.push_back({std::move(task), pace});
   if (fresh) {
     entry->second.user = user;
-    users_[user].waiting.push_back(lane);
+    wait(lane, entry->second);
   }
-  entry->second.tasks.push_back(std::move(task));
   grow();
+}
+
+void Lanes::wait(std::int64_t lane, const Lane& what) {
+  users_[what.user].waiting[what.tasks.front().pace].push_back(lane);
+}
+
+std::size_t Lanes::room(const User& user, Pace pace) const {
+  std::size_t busy = 0;
+  std::size_t slow = 0;
+  for (const auto& [its, count] : user.busy) {
+    busy += count;
+    if (its == Pace::slow) slow += count;
+  }
+  const std::size_t left = sizes_.per_user - busy;
+  if (pace == Pace::usual) return left;
+  return std::min(left, std::max<std::size_t>(sizes_.per_user / 2, 1) - slow);
 }
 
 std::size_t Lanes::ready() const {
   std::size_t count = 0;
   for (const auto& [uid, user] : users_) {
-    count += std::min(user.waiting.size(), sizes_.per_user - user.busy);
+    std::size_t its = 0;
+    for (const auto& [pace, waiting] : user.waiting) {
+      its += std::min(waiting.size(), room(user, pace));
+    }
+    count += std::min(its, room(user, Pace::usual));
   }
   return count;
 }
@@ -61,12 +86,14 @@ std::map<std::int64_t, Lanes::Lane>::iterator Lanes::take() {
   auto user = users_.upper_bound(last_);
   for (std::size_t i = 0; i < users_.size(); ++i, ++user) {
     if (user == users_.end()) user = users_.begin();
-    if (user->second.waiting.empty() || user->second.busy >= sizes_.per_user) continue;
-    last_ = user->first;
-    ++user->second.busy;
-    const auto lane = lanes_.find(user->second.waiting.front());
-    user->second.waiting.pop_front();
-    return lane;
+    for (auto& [pace, waiting] : user->second.waiting) {
+      if (waiting.empty() || room(user->second, pace) == 0) continue;
+      last_ = user->first;
+      ++user->second.busy[pace];
+      const auto lane = lanes_.find(waiting.front());
+      waiting.pop_front();
+      return lane;
+    }
   }
   return lanes_.end();
 }
@@ -88,17 +115,17 @@ void Lanes::run(bool coming) {
     lane.tasks.pop_front();
     grow();  // for what came together with this one
     lock.unlock();
-    task();
-    task = nullptr;
+    task.run();
+    task.run = nullptr;
     lock.lock();
     const auto user = users_.find(lane.user);
-    --user->second.busy;
+    --user->second.busy[task.pace];
     if (lane.tasks.empty()) {
       lanes_.erase(entry);
     } else {
-      user->second.waiting.push_back(entry->first);
+      wait(entry->first, lane);
     }
-    if (user->second.busy == 0 && user->second.waiting.empty()) users_.erase(user);
+    if (is_idle(user->second)) users_.erase(user);
     grow();  // this user may have one more now
   }
   --threads_;

@@ -1,6 +1,8 @@
 // Threads for calls that may block, in lanes: what is posted to one lane is done in order, and no
 // lane waits for another. A lane belongs to a user, and one user keeps only so many threads busy:
-// whatever users do to make calls about their own jobs slow, the others' go on.
+// whatever users do to make calls about their own jobs slow, the others' go on. What a user can make
+// slow at will is said to be so when it is posted, and has half of the user's threads: what ends his
+// jobs always has the others.
 //
 // Results go back to the loop by whatever the task itself posts.
 #pragma once
@@ -32,20 +34,30 @@ class Lanes {
   // Waits for what is being done; what is not begun is dropped.
   ~Lanes();
 
-  void post(Uid user, std::int64_t lane, std::function<void()> task);
+  enum class Pace : std::uint8_t { usual, slow };
+  void post(Uid user, std::int64_t lane, std::function<void()> task, Pace pace = Pace::usual);
 
  private:
+  struct Task {
+    std::function<void()> run;
+    Pace pace;
+  };
   struct Lane {
     Uid user;
-    std::deque<std::function<void()>> tasks;
+    std::deque<Task> tasks;
   };
   struct User {
-    std::deque<std::int64_t> waiting;  // lanes with something to do that nobody does
-    std::size_t busy = 0;
+    // Lanes with something to do that nobody does, by the pace of what is next in them.
+    std::map<Pace, std::deque<std::int64_t>> waiting = {};
+    std::map<Pace, std::size_t> busy = {};
   };
 
   void run(bool coming = false);
-  // All under the mutex. How many lanes could be taken now:
+  static bool is_idle(const User& user);
+  // All under the mutex. How many more of a user's may go, of one pace and in all:
+  [[nodiscard]] std::size_t room(const User& user, Pace pace) const;
+  void wait(std::int64_t lane, const Lane& what);
+  // How many lanes could be taken now:
   [[nodiscard]] std::size_t ready() const;
   // One that may go, of another user than the last one where there is any.
   std::map<std::int64_t, Lane>::iterator take();

@@ -57,6 +57,24 @@ TEST(Lanes, OneUserCannotTakeThemAll) {
   EXPECT_TRUE(testing::eventually([&] { return stalled == 20; }));
 }
 
+// Who makes slow what he can leaves room for what ends his jobs.
+TEST(Lanes, WhatIsSlowLeavesHalfForTheRest) {
+  Lanes lanes("test", {.threads = 8, .per_user = 4});
+  std::promise<void> held;
+  auto released = held.get_future().share();
+  std::atomic<int> stalled = 0;
+  const auto stall = [&stalled, released] {
+    ++stalled;
+    released.wait();
+  };
+  for (int lane = 0; lane < 20; ++lane) lanes.post(kAnn, lane, stall, Lanes::Pace::slow);
+  std::atomic<int> served = 0;
+  for (int lane = 20; lane < 40; ++lane) lanes.post(kAnn, lane, [&served] { ++served; });
+  EXPECT_TRUE(testing::eventually([&] { return served == 20 && stalled == 2; }));
+  held.set_value();
+  EXPECT_TRUE(testing::eventually([&] { return stalled == 20; }));
+}
+
 TEST(Lanes, EndWithWhatIsBeingDone) {
   std::promise<void> begun;
   std::atomic<bool> ended = false;

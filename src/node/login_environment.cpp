@@ -6,6 +6,8 @@
 
 #include <array>
 #include <cerrno>
+#include <mutex>
+#include <vector>
 
 #include "base/text.hpp"
 #include "node/environment.hpp"
@@ -64,6 +66,20 @@ std::optional<Environment> parse(const std::string& text) {
   return merge({}, environment);
 }
 
+// Somebody who traces it keeps a dead process until he lets go of it: it is not waited for then, and
+// taken off the list later.
+void reap(Pid pid, Millis patience) {
+  static std::mutex mutex;
+  static std::vector<pid_t> left;
+  const auto over = [](pid_t one) { return waitpid(one, nullptr, WNOHANG) != 0; };
+  const std::int64_t deadline = mono_ms() + patience.value();
+  bool gone = false;
+  while (!(gone = over(pid.value())) && mono_ms() < deadline) usleep(1'000);
+  const std::lock_guard lock(mutex);
+  std::erase_if(left, over);
+  if (!gone) left.push_back(pid.value());
+}
+
 }  // namespace
 
 LoginEnvironment login_environment(const Identity& identity, Millis patience,
@@ -103,8 +119,7 @@ LoginEnvironment login_environment(const Identity& identity, Millis patience,
   const bool late = mono_ms() >= deadline;
   // The shell, and what its profile left running in our hands.
   kill_tree({.session = *pid, .mark = mark, .marked_uid = identity.uid}, seconds(1));
-  while (waitpid(pid->value(), nullptr, 0) < 0 && errno == EINTR) {
-  }
+  reap(*pid, seconds(1));
   kill_group(group, seconds(1));  // what has neither its session nor its mark any more
   auto environment = parse(text);
   if (!environment) {
