@@ -145,6 +145,31 @@ TEST_F(EnforcerTest, WhoMakesItsUsageLargerIsEnded) {
   EXPECT_EQ(WTERMSIG(status), SIGKILL);
 }
 
+TEST_F(EnforcerTest, WhoMakesItsUsageLargerIsEndedWhetherItCanBeOpenedOrNot) {
+  const auto usage = folder_.path() / "run/grants/7/usage";
+  const auto size = std::filesystem::file_size(usage);
+  view_.processes.clear();
+  const JobMembers members = [&](const HolderId&) {
+    return std::vector<ProcessRef>{read_process(Pid(child_))->ref};
+  };
+  enforcer_.reset();
+  const auto before = ::signal(SIGIO, SIG_IGN);
+  Fd leased(::open(usage.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::fcntl(leased.get(), F_SETLEASE, F_WRLCK), 0);
+  adopt();
+  EXPECT_TRUE(enforcer_->inspect({view_}, members).empty());
+  ASSERT_EQ(::ftruncate(leased.get(), 16 << 20), 0);
+  ASSERT_EQ(enforcer_->inspect({view_}, members).size(), 1U);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child_, &status, 0), child_);
+  EXPECT_EQ(WTERMSIG(status), SIGKILL);
+  // Its lease ends with it, and what is too much goes.
+  leased.reset();
+  ::signal(SIGIO, before);
+  (void)enforcer_->inspect({view_});
+  EXPECT_EQ(std::filesystem::file_size(usage), size);
+}
+
 TEST_F(EnforcerTest, WhoIsOnAGpuThatItsJobHasNothingOfIsEnded) {
   view_.processes[0].holder = HolderId("8");
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(enforcer_->inspect({view_}).empty());

@@ -372,12 +372,13 @@ bool GrantFolder::cut_back() {
   constexpr std::int64_t kSize = sizeof(aliquot_usage);
   constexpr std::int64_t kBlock = 512;
   struct stat info {};
-  if (!usage_ || fstat(usage_.get(), &info) != 0) return false;
+  // Who keeps us from opening it may not fill the disk either.
+  const fs::path path = path_ / ALIQUOT_USAGE_FILE;
+  if ((usage_ ? fstat(usage_.get(), &info) : lstat(path.c_str(), &info)) != 0) return false;
   // Blocks as well: they can lie behind the end.
   if (info.st_size <= kSize && info.st_blocks * kBlock <= kSize + kBeside) return false;
   // Opened for it alone: one that has it open to write keeps the user's leases off.
-  const Fd fd(
-      ::open((path_ / ALIQUOT_USAGE_FILE).c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  const Fd fd(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (fd) (void)!ftruncate(fd.get(), kSize);  // else in the next look
   return true;
 }
