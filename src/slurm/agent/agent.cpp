@@ -324,6 +324,7 @@ void Agent::look_after() {
     job.ask_at = parts_.clock.mono() + job.patience;
   }
   for (const JobId id : over) release(id);
+  if (answers) tell_of_escapes();
   parts_.enforcer.tick();
   drain_.round(!parts_.node.devices.empty());
 }
@@ -370,14 +371,34 @@ void Agent::take_in(JobId id) {
 
 void Agent::tell_of_escape(JobId id) {
   if (told_.contains(id)) return;
-  const auto job = parts_.slurm.job(id);
-  if (!job) return;  // slurmctld is away: next time
-  if (!escaped_on(job->admin_comment)) {
-    const auto told =
-        parts_.slurm.set_admin_comment(id, note_escape(job->admin_comment, parts_.node.node));
-    if (!told) return spdlog::warn("job {}: {}", id, told.error().message);
+  const bool fresh = untold_.insert(id).second;
+  tell_of_escapes();
+  if (fresh && untold_.contains(id)) {
+    spdlog::warn("job {}: its escape is noted when slurmctld takes it", id);
   }
-  told_.insert(id);
+}
+
+void Agent::tell_of_escapes() {
+  while (!untold_.empty() && parts_.clock.mono() >= ask_after_) {
+    const JobId id = *untold_.begin();
+    const auto written = write_escape(id);
+    if (!written && written.error().code == Error::Code::unavailable) {
+      ask_after_ = parts_.clock.mono() + kSettled;
+      return;
+    }
+    untold_.erase(id);
+    if (written) told_.insert(id);
+  }
+}
+
+Result<void> Agent::write_escape(JobId id) {
+  const SlurmJob job = TRY(parts_.slurm.job(id));
+  if (escaped_on(job.admin_comment)) return {};
+  auto written =
+      parts_.slurm.set_admin_comment(id, note_escape(job.admin_comment, parts_.node.node));
+  // Slurm may change nothing of it any more: there is no later.
+  if (!written && !is_on_its_nodes(job.state)) return {};
+  return written;
 }
 
 void Agent::observe(const std::vector<node::GpuView>& views) {

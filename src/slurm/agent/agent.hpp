@@ -90,6 +90,9 @@ class Agent {
   void take_in(JobId id);
   // For everybody to see: in the job's admin comment, once.
   void tell_of_escape(JobId id);
+  // Those that slurmctld does not know of yet.
+  void tell_of_escapes();
+  Result<void> write_escape(JobId id);
   [[nodiscard]] Result<std::string> environment(const Job& job, const StepFacts& step) const;
   [[nodiscard]] std::string visible(const Job& job, const StepFacts& step) const;
   [[nodiscard]] Result<void> add_share(std::string& lines, const Job& job) const;
@@ -103,6 +106,7 @@ class Agent {
   std::map<JobId, Job> jobs_;
   std::map<JobId, MonoTime> settled_;  // jobs on a GPU that hold no share here: until then
   std::set<JobId> told_;               // whose escape is in their comment
+  std::set<JobId> untold_;             // and is to be, when slurmctld answers
   MonoTime ask_after_ = {};            // slurmctld does not answer
   OwnDrain drain_;
 };

@@ -294,6 +294,22 @@ TEST_F(AgentTest, AJobThatNeverAskedIsHeldToItsShare) {
   EXPECT_FALSE(held());
 }
 
+TEST_F(AgentTest, AnEscapeWhileSlurmctldIsAwayIsNotedWhenItIsBack) {
+  Stepd stepd;
+  ASSERT_TRUE(agent_->grant(step(), stepd.pid()));
+  slurm_.away = true;
+  Stepd process;
+  const auto views = view_of(gpus_[1], process.pid(), 7, gib(60));
+  agent_->observe(views);
+  agent_->observe(views);
+  const int asked = slurm_.questions;
+  for (int i = 0; i < 10; ++i) pass(seconds(1));
+  EXPECT_LE(slurm_.questions, asked + 1) << "it may take its time to say nothing";
+  slurm_.away = false;
+  for (int i = 0; i < 11; ++i) pass(seconds(1));
+  EXPECT_EQ(slurm_.known_jobs[0].admin_comment, "aliquot: --gpu-mem=8G; escape on n1");
+}
+
 TEST_F(AgentTest, WhatHoldsNoShareIsNobodysToJudge) {
   Stepd process;
   slurm_.known_jobs[0].details = {{"n1", "gpu:a100:1(IDX:1)"}};
