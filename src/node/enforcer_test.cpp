@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "gpu/fake_devices.hpp"
+#include "gpu/fake_mps.hpp"
 #include "node/testing.hpp"
 
 namespace aliquot::node {
@@ -116,6 +117,35 @@ TEST_F(EnforcerTest, AfterARestartAJobIsHeldWithoutItsFolder) {
   adopt();
   EXPECT_FALSE(enforcer_->measure(HolderId("7")));
   expect_condemned();
+}
+
+TEST_F(EnforcerTest, AfterARestartAJobIsHeldAsItWasStarted) {
+  const core::EnforcementFacts strict{
+      .driver_version = "550", .domain = core::FaultDomain::gpu, .strict = true};
+  core::EnforcementFacts lax = strict;
+  lax.strict = false;
+  core::EnforcementFacts off{.enabled = false, .driver_version = "550"};
+  const auto begin = [&](const core::EnforcementFacts& facts) {
+    enforcer_.reset();
+    enforcer_ = std::move(*Enforcer::create({.run = folder_.path() / "run",
+                                             .library = folder_.path() / "libaliquot.so",
+                                             .facts = facts,
+                                             .mps = std::make_unique<gpu::FakeMps>()}));
+  };
+  for (const auto& [first, then] : {std::pair(strict, lax), std::pair(lax, strict),
+                                    std::pair(strict, off), std::pair(lax, off)}) {
+    begin(first);
+    const auto started = enforcer_->grant(job_);
+    ASSERT_TRUE(started) << started.error().message;
+    begin(then);
+    enforcer_->adopt(job_);
+    enforcer_->recovered();
+    const auto now = enforcer_->of(job_, false);
+    ASSERT_TRUE(now);
+    EXPECT_EQ(now->environment, started->environment);
+    EXPECT_EQ(now->preload, started->preload);
+    EXPECT_EQ(now->words, started->words);
+  }
 }
 
 // It lies on the daemon's disk, and what is written is the user's.

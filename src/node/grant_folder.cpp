@@ -45,8 +45,17 @@ constexpr const char* kHowFile = "how";
 constexpr const char* kServerFile = "mps";
 
 std::string to_text(const HeldHow& how) {
-  return fmt::format("domain {}\nlibrary {}\npipes {}\n", core::to_string(how.domain),
-                     how.library ? 1 : 0, how.pipes.string());
+  return fmt::format("domain {}\nlibrary {}\npipes {}\npercentage {}\npinned {}\n",
+                     core::to_string(how.domain), how.library ? 1 : 0, how.pipes.string(),
+                     how.thread_percentage.value_or(0),
+                     how.pinned_limit.value_or(Bytes(0)).value());
+}
+
+// 0: none. What is no number is as usual.
+template <class T>
+void read_number(std::string_view value, std::optional<T>& number) {
+  const auto read = parse_digits(value);
+  if (read) number = *read == 0 ? std::nullopt : std::optional(T(*read));
 }
 
 // The library says it in its messages; who has no number is not named there.
@@ -238,6 +247,8 @@ HeldHow GrantFolder::read_how(const fs::path& root, const HolderId& holder, Held
     if (name == "domain") how.domain = core::parse_fault_domain(value).value_or(how.domain);
     if (name == "library") how.library = value == "1";
     if (name == "pipes") how.pipes = value;
+    if (name == "percentage") read_number(value, how.thread_percentage);
+    if (name == "pinned") read_number(value, how.pinned_limit);
   }
   return how;
 }

@@ -41,6 +41,8 @@ struct HeldHow {
   core::FaultDomain domain = core::FaultDomain::user;
   bool library = false;
   std::filesystem::path pipes = {};  // of its MPS server; empty: none
+  std::optional<std::int64_t> thread_percentage = {};
+  std::optional<Bytes> pinned_limit = {};
 
   friend bool operator==(const HeldHow&, const HeldHow&) = default;
 };
