@@ -26,8 +26,8 @@ std::uint64_t group_of(const std::optional<fs::path>& pipes) {
   return pipes ? std::hash<std::string>{}(pipes->string()) | 1U : 0;
 }
 
-HeldHow how_of(const core::EnforcementPlan& plan, const fs::path& pipes) {
-  return {plan.domain, plan.library, pipes, plan.thread_percentage, plan.pinned_limit};
+HeldHow how_of(const core::EnforcementPlan& plan, const fs::path& pipes, bool late) {
+  return {plan.domain, plan.library, pipes, plan.thread_percentage, plan.pinned_limit, late};
 }
 
 bool has_lease(const GrantFolder& folder) {
@@ -162,7 +162,7 @@ void Enforcer::keep(Held held, const std::optional<fs::path>& pipes) {
   if (lease) arbiter_.add(holder, group_of(pipes));
 }
 
-Result<Enforcer::Enforced> Enforcer::grant(const core::Grant& grant, bool reached) {
+Result<Enforcer::Enforced> Enforcer::grant(const core::Grant& grant, Reach reach) {
   const HolderId& holder = grant.holder;
   drop_files(holder);
   Held held;
@@ -172,7 +172,8 @@ Result<Enforcer::Enforced> Enforcer::grant(const core::Grant& grant, bool reache
     open_gpus(grant);
     return Enforced{{}, "", held.plan.words};
   }
-  if (!reached) {
+  held.late = reach == Reach::late;
+  if (reach == Reach::none) {
     held.plan.library = false;
     core::drop_mps(held.plan);
   }
@@ -198,8 +199,8 @@ Result<Enforcer::Enforced> Enforcer::grant(const core::Grant& grant, bool reache
       if (const auto board = LeaseBoard::open(lease->board); !board) return failed(board.error());
     }
   }
-  auto folder =
-      GrantFolder::create(grants_, grant, leases, how_of(held.plan, pipes.value_or(fs::path())));
+  auto folder = GrantFolder::create(grants_, grant, leases,
+                                    how_of(held.plan, pipes.value_or(fs::path()), held.late));
   if (!folder) return failed(folder.error());
   held.folder.emplace(std::move(*folder));
   describe(held, pipes);
@@ -222,7 +223,8 @@ void Enforcer::adopt(const core::Grant& grant) {
   }
   held.plan.watchdog = true;
   // As it was started, whatever the settings say now.
-  const auto how = GrantFolder::read_how(grants_, holder, how_of(held.plan, {}));
+  const auto how = GrantFolder::read_how(grants_, holder, how_of(held.plan, {}, false));
+  held.late = how.late;
   held.plan.domain = how.domain;
   held.plan.library = how.library;
   held.plan.thread_percentage = how.thread_percentage;

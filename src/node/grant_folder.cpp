@@ -45,10 +45,10 @@ constexpr const char* kHowFile = "how";
 constexpr const char* kServerFile = "mps";
 
 std::string to_text(const HeldHow& how) {
-  return fmt::format("domain {}\nlibrary {}\npipes {}\npercentage {}\npinned {}\n",
+  return fmt::format("domain {}\nlibrary {}\npipes {}\npercentage {}\npinned {}\nlate {}\n",
                      core::to_string(how.domain), how.library ? 1 : 0, how.pipes.string(),
-                     how.thread_percentage.value_or(0),
-                     how.pinned_limit.value_or(Bytes(0)).value());
+                     how.thread_percentage.value_or(0), how.pinned_limit.value_or(Bytes(0)).value(),
+                     how.late ? 1 : 0);
 }
 
 // 0: none. What is no number is as usual.
@@ -246,6 +246,7 @@ HeldHow GrantFolder::read_how(const fs::path& root, const HolderId& holder, Held
     const auto value = line.substr(space + 1);
     if (name == "domain") how.domain = core::parse_fault_domain(value).value_or(how.domain);
     if (name == "library") how.library = value == "1";
+    if (name == "late") how.late = value == "1";
     if (name == "pipes") how.pipes = value;
     if (name == "percentage") read_number(value, how.thread_percentage);
     if (name == "pinned") read_number(value, how.pinned_limit);

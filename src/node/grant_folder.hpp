@@ -43,6 +43,7 @@ struct HeldHow {
   std::filesystem::path pipes = {};  // of its MPS server; empty: none
   std::optional<std::int64_t> thread_percentage = {};
   std::optional<Bytes> pinned_limit = {};
+  bool late = false;  // some of its processes were there before it
 
   friend bool operator==(const HeldHow&, const HeldHow&) = default;
 };

@@ -180,11 +180,15 @@ Result<std::string> Agent::answer(const StepFacts& step, node::Pid stepd) {
   const JobId id(step.job);
   const auto process = node::read_process(stepd);
   auto known = jobs_.find(id);
-  // Another attempt of a job that was requeued, or one that was only watched until now.
-  if (known != jobs_.end() && (known->second.info.restarts < step.restarts ||
-                               (!known->second.reached && known->second.info.uid == step.uid))) {
-    release(id);
+  bool late = false;
+  if (known != jobs_.end() && known->second.info.restarts < step.restarts) {
+    release(id);  // what asks is another attempt, after a requeue
     known = jobs_.end();
+  } else if (known != jobs_.end() && !known->second.reached && known->second.info.uid == step.uid) {
+    spdlog::info("job {} was only watched: a step of it asks for its share", id);
+    let_go(id);
+    known = jobs_.end();
+    late = true;
   }
   if (known != jobs_.end()) {
     Job& job = known->second;
@@ -197,18 +201,20 @@ Result<std::string> Agent::answer(const StepFacts& step, node::Pid stepd) {
   }
   api::JobInfo info = TRY(find(step));
   info.restarts = std::max(info.restarts, step.restarts);
-  const Job* held = TRY(here(hold(std::move(info), process)));
+  const Job* held = TRY(here(hold(std::move(info), process, late)));
   return environment(*held, step);
 }
 
 Result<const Agent::Job*> Agent::hold(api::JobInfo info,
-                                      const std::optional<node::ProcessInfo>& stepd) {
+                                      const std::optional<node::ProcessInfo>& stepd, bool late) {
+  using Reach = node::Enforcer::Reach;
   const JobId id(info.id);
   Job job{.info = std::move(info), .mark = node::make_mark(id)};
   if (stepd) job.steps.insert(stepd->ref);
   job.reached = stepd.has_value();
+  const Reach reach = !job.reached ? Reach::none : late ? Reach::late : Reach::all;
   const node::Enforcer::Enforced enforced =
-      TRY(parts_.enforcer.grant(node::grant_of(job.info), job.reached));
+      TRY(parts_.enforcer.grant(node::grant_of(job.info), reach));
   job.info.enforcement = enforced.words;
   job.info.state = "RUNNING";
   if (const auto noted = note(job); !noted) {
@@ -331,6 +337,10 @@ void Agent::look_after() {
 
 void Agent::release(JobId id) {
   spdlog::info("job {} is over", id);
+  let_go(id);
+}
+
+void Agent::let_go(JobId id) {
   parts_.enforcer.release(holder_of(id), std::nullopt);
   std::error_code ignored;
   fs::remove(note_path(id), ignored);

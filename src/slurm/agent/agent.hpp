@@ -85,7 +85,9 @@ class Agent {
   Result<void> take_up();
   Result<std::string> answer(const StepFacts& step, node::Pid stepd);
   [[nodiscard]] Result<api::JobInfo> find(const StepFacts& step);
-  Result<const Job*> hold(api::JobInfo info, const std::optional<node::ProcessInfo>& stepd);
+  // late: it was only watched until now.
+  Result<const Job*> hold(api::JobInfo info, const std::optional<node::ProcessInfo>& stepd,
+                          bool late = false);
   // A process of this job is on a GPU, and none of its steps has asked.
   void take_in(JobId id);
   // For everybody to see: in the job's admin comment, once.
@@ -101,6 +103,7 @@ class Agent {
   // Nothing: Slurm does not answer.
   std::optional<bool> is_over(const Job& job);
   void release(JobId id);
+  void let_go(JobId id);
 
   Parts parts_;
   std::map<JobId, Job> jobs_;

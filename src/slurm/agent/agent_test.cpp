@@ -37,6 +37,15 @@ class Stepd {
     pid_ = -1;
   }
   [[nodiscard]] node::Pid pid() const { return node::Pid(pid_); }
+  [[nodiscard]] bool lives() const {
+    const auto process = node::read_process(pid());
+    return process && node::is_alive(process->ref);
+  }
+  // What was killed takes a moment to go.
+  [[nodiscard]] bool dies() const {
+    for (int i = 0; i < 5'000 && lives(); ++i) ::usleep(1'000);
+    return !lives();
+  }
 
  private:
   pid_t pid_;
@@ -84,7 +93,8 @@ class AgentTest : public testing::Test {
     auto made = node::Enforcer::create({.run = run(),
                                         .library = library(),
                                         .facts = {.driver_version = "550", .no_mps = "none here"},
-                                        .mps = nullptr});
+                                        .mps = nullptr,
+                                        .clock = &clock_});
     ASSERT_TRUE(made) << made.error().message;
     enforcer_ = std::move(*made);
     auto agent = Agent::create({.run = run(),
@@ -308,6 +318,36 @@ TEST_F(AgentTest, AnEscapeWhileSlurmctldIsAwayIsNotedWhenItIsBack) {
   slurm_.away = false;
   for (int i = 0; i < 11; ++i) pass(seconds(1));
   EXPECT_EQ(slurm_.known_jobs[0].admin_comment, "aliquot: --gpu-mem=8G; escape on n1");
+}
+
+// Nobody gave it the library: it cannot help being without.
+TEST_F(AgentTest, WhatWasThereBeforeItsJobAskedIsNotJudgedForItsTime) {
+  slurm_.known_jobs.push_back(job(8));
+  Stepd neighbour;
+  ASSERT_TRUE(agent_->grant(step(8), neighbour.pid()));
+  Stepd process;
+  auto views = view_of(gpus_[1], process.pid(), 7, mib(500));
+  agent_->observe(views);
+  Stepd stepd;
+  ::testing::internal::CaptureStdout();
+  EXPECT_THAT(agent_->grant(step(), stepd.pid()).value(), HasSubstr("prepend LD_PRELOAD="));
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              testing::AllOf(HasSubstr("job 7 was only watched"), Not(HasSubstr("is over"))));
+  const auto ends_beside = [&] {
+    Stepd beside;
+    views[0].processes.push_back(view_of(gpus_[1], beside.pid(), 8, mib(500))[0].processes[0]);
+    for (std::int64_t i = 0; i < 2 * (core::kStrangerTime / core::kWatchInterval); ++i) {
+      clock_.advance(core::kWatchInterval);
+      agent_->observe(views);
+    }
+    views[0].processes.pop_back();
+    return beside.dies();
+  };
+  EXPECT_TRUE(ends_beside()) << "it was told and got around it";
+  EXPECT_TRUE(process.lives());
+  start();
+  EXPECT_TRUE(ends_beside());
+  EXPECT_TRUE(process.lives()) << "also after a restart";
 }
 
 TEST_F(AgentTest, WhatHoldsNoShareIsNobodysToJudge) {
