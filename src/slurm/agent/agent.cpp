@@ -355,6 +355,11 @@ std::vector<node::RunningJob> Agent::running() const {
   return running;
 }
 
+Result<std::vector<node::GpuView>> Agent::look_at(
+    gpu::Devices& devices, const std::vector<node::RunningJob>& running) const {
+  return node::look_at_gpus(devices, running, holder_of_process, parts_.by_mark);
+}
+
 void Agent::take_in(JobId id) {
   const MonoTime now = parts_.clock.mono();
   const auto known = settled_.find(id);
@@ -425,7 +430,7 @@ void Agent::observe(const std::vector<node::GpuView>& views) {
   const auto held = running();
   const node::FencedJob fenced = holder_of_process;
   for (const node::Escape& escape :
-       parts_.enforcer.inspect(views, node::members_by(held, fenced))) {
+       parts_.enforcer.inspect(views, node::members_by(held, fenced, parts_.by_mark))) {
     spdlog::warn("job {}: {}", escape.job, make_plain(escape.what));
     if (const auto id = node::job_of(escape.job)) tell_of_escape(*id);
   }

@@ -11,7 +11,8 @@
 // and its processes are outside of it. There is no grace: where the plugin is, a task starts only
 // after its step's answer.
 //
-// One thread at a time; grant() and look_after() may wait for slurmctld and for a process to start.
+// One thread at a time, but for look_at(); grant() and look_after() may wait for slurmctld and for
+// a process to start.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +46,7 @@ class Agent {
     SlurmClient& slurm;
     node::Enforcer& enforcer;
     Clock& clock;
+    bool by_mark;  // who is in no control group may be a job's: only where Slurm makes none
     std::optional<gpu::StandIn> standin = {};
   };
   // Takes up the jobs of the agent before it.
@@ -57,8 +59,10 @@ class Agent {
   void leave(const StepFacts& step, node::Pid stepd);
   // Releases what is over; often.
   void look_after();
-  // For node::look_at_gpus, and what it saw: finds who is outside of a job's limits.
+  // For look_at(), on any thread, and what it saw: finds who is outside of a job's limits.
   [[nodiscard]] std::vector<node::RunningJob> running() const;
+  [[nodiscard]] Result<std::vector<node::GpuView>> look_at(
+      gpu::Devices& devices, const std::vector<node::RunningJob>& running) const;
   void observe(const std::vector<node::GpuView>& views);
 
   // The agent ends; jobs go on with what they have. Servers that nobody uses do not stay behind.

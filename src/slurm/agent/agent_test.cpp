@@ -101,7 +101,8 @@ class AgentTest : public testing::Test {
                                 .node = {"n1", gpus_, ShareSettings{}},
                                 .slurm = slurm_,
                                 .enforcer = *enforcer_,
-                                .clock = clock_});
+                                .clock = clock_,
+                                .by_mark = by_mark_});
     ASSERT_TRUE(agent) << agent.error().message;
     agent_ = std::move(*agent);
   }
@@ -116,6 +117,7 @@ class AgentTest : public testing::Test {
   node::testing::TemporaryFolder folder_;
   FakeSlurm slurm_;
   ManualClock clock_;
+  bool by_mark_ = false;
   std::vector<gpu::Device> gpus_;
   std::unique_ptr<node::Enforcer> enforcer_;
   std::unique_ptr<Agent> agent_;
@@ -318,6 +320,31 @@ TEST_F(AgentTest, AnEscapeWhileSlurmctldIsAwayIsNotedWhenItIsBack) {
   slurm_.away = false;
   for (int i = 0; i < 11; ++i) pass(seconds(1));
   EXPECT_EQ(slurm_.known_jobs[0].admin_comment, "aliquot: --gpu-mem=8G; escape on n1");
+}
+
+// To read what it was started with may take for ever.
+TEST_F(AgentTest, WhereSlurmMakesGroupsNobodysEnvironmentIsRead) {
+  Stepd stepd;
+  ASSERT_TRUE(agent_->grant(step(), stepd.pid()));
+  const std::string mark = agent_->running().at(0).mark;
+  const pid_t marked = ::fork();
+  if (marked == 0) {
+    ::execl("/usr/bin/env", "env", "-i", (std::string(node::kMarkVariable) + "=" + mark).c_str(),
+            "/bin/sleep", "600", nullptr);
+    ::_exit(127);
+  }
+  while (node::environment_of(node::Pid(marked), node::kMarkVariable) != mark) ::usleep(1'000);
+  gpu::FakeDevices devices(gpu::fake_gpus(1, "a100", gib(80)));
+  devices.samples()[0].processes = {{.pid = marked, .memory = gib(1)}};
+  const auto holder = [&] {
+    return agent_->look_at(devices, agent_->running())->at(0).processes.at(0).holder;
+  };
+  EXPECT_EQ(holder(), std::nullopt);
+  by_mark_ = true;
+  start();
+  EXPECT_EQ(holder(), HolderId("7"));
+  ::kill(marked, SIGKILL);
+  ::waitpid(marked, nullptr, 0);
 }
 
 // Nobody gave it the library: it cannot help being without.
