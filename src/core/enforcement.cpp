@@ -20,20 +20,6 @@ std::int64_t major_of(std::string_view version) {
   return parse_digits(version.substr(0, version.find('.'))).value_or(0);
 }
 
-std::string words_of(const EnforcementPlan& plan) {
-  std::string words;
-  const auto add = [&](bool wanted, std::string_view word) {
-    if (!wanted) return;
-    if (!words.empty()) words += '+';
-    words += word;
-  };
-  add(plan.mps, fmt::format("mps({})", to_string(plan.domain)));
-  add(plan.library, "library");
-  add(plan.lease, "leases");
-  add(plan.watchdog, "watchdog");
-  return words.empty() ? std::string(kNotHeld) : words;
-}
-
 bool may_use_mps(const EnforcementFacts& node, const Grant& grant) {
   if (!node.no_mps.empty() || node.domain == FaultDomain::job) return false;
   // A client has one server, and a server of ours has one GPU.
@@ -54,6 +40,20 @@ std::optional<FaultDomain> parse_fault_domain(std::string_view word) {
 
 std::string_view to_string(FaultDomain domain) {
   return kDomains.at(static_cast<std::size_t>(domain));
+}
+
+std::string words_of(const EnforcementPlan& plan) {
+  std::string words;
+  const auto add = [&](bool wanted, std::string_view word) {
+    if (!wanted) return;
+    if (!words.empty()) words += '+';
+    words += word;
+  };
+  add(plan.mps, fmt::format("mps({})", to_string(plan.domain)));
+  add(plan.library, "library");
+  add(plan.lease, "leases");
+  add(plan.watchdog, "watchdog");
+  return words.empty() ? std::string(kNotHeld) : words;
 }
 
 EnforcementPlan plan_enforcement(const EnforcementFacts& node, const Grant& grant) {

@@ -60,6 +60,9 @@ struct EnforcementPlan {
 
 EnforcementPlan plan_enforcement(const EnforcementFacts& node, const Grant& grant);
 
+// What EnforcementPlan::words says of a plan under which something is held.
+std::string words_of(const EnforcementPlan& plan);
+
 // For a plan whose MPS did not start: it goes on without.
 void drop_mps(EnforcementPlan& plan);
 

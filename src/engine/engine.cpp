@@ -308,7 +308,7 @@ void Engine::tidy_record() {
       const auto purged = require_value(store_.purge(
           before, at_once, [&](JobId id) { return needed.contains(id) || find(id) != nullptr; },
           uid));
-      more = more || purged == kPurgedAtOnce;
+      more = more || purged >= kPurgedAtOnce;
       return purged;
     };
     if (settings_.purge_after) {

@@ -123,6 +123,20 @@ TEST_F(EngineRecordTest, OfTooManyTheOldestGo) {
   EXPECT_EQ(number("SELECT count(*) FROM jobs WHERE uid = 1001"), 1);
 }
 
+TEST_F(EngineRecordTest, OfTooManyAnArrayGoesAsAWhole) {
+  settings.limits.records_per_user = 10;
+  (void)engine->reload(settings);
+  auto array = spec();
+  array.array = "1-8%1";
+  const auto id = submit(array);
+  while (engine->ledger().size() == 1) end(engine->active().at(0).id);
+  ASSERT_EQ(number(fmt::format("SELECT count(*) FROM jobs WHERE array = {}", id)), 8);
+  over(spec(), 5);
+  minutes_pass(9);
+  EXPECT_EQ(number("SELECT count(*) FROM jobs"), 5);
+  EXPECT_EQ(number(fmt::format("SELECT count(*) FROM jobs WHERE array = {}", id)), 0);
+}
+
 TEST_F(EngineRecordTest, ALongRecordIsToldInPages) {
   over(wordy(), 120);  // 3 MB
   const auto waiting = submit(wordy());

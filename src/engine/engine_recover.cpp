@@ -7,12 +7,6 @@
 #include "engine/engine.hpp"
 
 namespace aliquot::engine {
-namespace {
-
-// How long a client has to come back after the daemon was away.
-
-}  // namespace
-
 Result<void> Engine::read_drained() {
   drained_.reset();
   const auto note = TRY(store_.note(std::string(kDrainNote)));

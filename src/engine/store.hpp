@@ -97,8 +97,9 @@ class Store {
   // Payloads of what has been over since then, and what was asked for beside them: at most so many
   // at once. How many.
   Result<std::int64_t> drop_payloads(WallTime over_since, std::int64_t most);
-  // Jobs that were over before then, the oldest first and at most so many at once, of one user or
-  // of all; but none that `needed` wants to know of. How many.
+  // Jobs that were over before then, the oldest first and about so many at once, of one user or of
+  // all; but none that `needed` wants to know of. An array goes as a whole, beyond that number if
+  // need be. How many.
   Result<std::int64_t> purge(WallTime over_before, std::int64_t most,
                              const std::function<bool(JobId)>& needed, std::optional<Uid> uid = {});
   // Who has more jobs on record than that, and how many.

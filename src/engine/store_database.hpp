@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/store.hpp"
 
@@ -47,6 +48,15 @@ struct Store::Database {
     const SQLite::Column first = query.getColumn(0);
     if (first.isNull()) return std::nullopt;
     return first.getInt64();
+  }
+
+  // The job, or all that is on record of the array.
+  std::vector<std::int64_t> elements(std::int64_t id) {
+    auto& query = prepared("SELECT id FROM jobs WHERE id = ?1 OR array = ?1");
+    query.bind(1, id);
+    std::vector<std::int64_t> all;
+    while (query.executeStep()) all.push_back(query.getColumn(0).getInt64());
+    return all;
   }
 
   // A change. Not while a statement that reads the jobs is under way.

@@ -1,6 +1,7 @@
 // Looking through everything there was, page by page, and clearing it away.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "api/json.hpp"
 #include "engine/store_database.hpp"
@@ -146,15 +147,20 @@ Result<std::int64_t> Store::purge(WallTime over_before, std::int64_t most,
   TRY(guarded([&]() -> Result<void> {
     // An array goes when all of it may. A user's are found by number, which is as good.
     auto& query = database_->prepared(fmt::format(
-        "SELECT id, ifnull(array, id) FROM jobs WHERE {} over = 1 AND ended < ?1 AND (array IS "
+        "SELECT ifnull(array, id) FROM jobs WHERE {} over = 1 AND ended < ?1 AND (array IS "
         "NULL OR NOT EXISTS (SELECT 1 FROM jobs AS other WHERE other.array = jobs.array "
         "AND (other.over = 0 OR other.ended >= ?1))) ORDER BY {}",
         uid ? "uid = ?2 AND" : "", uid ? "id" : "ended"));
     query.bind(1, over_before.ms());
     if (uid) query.bind(2, static_cast<std::int64_t>(uid->value()));
+    std::set<std::int64_t> seen;
     while (std::ssize(old) < most && query.executeStep()) {
       const std::int64_t id = query.getColumn(0).getInt64();
-      if (!needed(JobId(id)) && !needed(JobId(query.getColumn(1).getInt64()))) old.push_back(id);
+      if (!seen.insert(id).second) continue;
+      const auto all = database_->elements(id);
+      const auto is_needed = [&](std::int64_t one) { return needed(JobId(one)); };
+      if (is_needed(id) || std::ranges::any_of(all, is_needed)) continue;
+      old.insert(old.end(), all.begin(), all.end());
     }
     return {};
   }));

@@ -26,6 +26,15 @@ std::uint64_t group_of(const std::optional<fs::path>& pipes) {
   return pipes ? std::hash<std::string>{}(pipes->string()) | 1U : 0;
 }
 
+HeldHow how_of(const core::EnforcementPlan& plan, const fs::path& pipes, bool late) {
+  return {plan.domain, plan.library, pipes, plan.thread_percentage, plan.pinned_limit, late};
+}
+
+bool has_lease(const GrantFolder& folder) {
+  return std::ranges::any_of(folder.gpus(),
+                             [](const LeasedGpu& gpu) { return gpu.lease.has_value(); });
+}
+
 gpu::MpsKey key_of(const core::Grant& grant, core::FaultDomain domain) {
   gpu::MpsKey key{grant.gpus.front().gpu, std::nullopt};
   if (domain == core::FaultDomain::user) key.user = grant.owner;
@@ -145,9 +154,7 @@ void Enforcer::describe(Held& held, const std::optional<fs::path>& pipes) const 
 void Enforcer::keep(Held held, const std::optional<fs::path>& pipes) {
   const HolderId holder = held.grant.holder;
   if (pipes) held.mps = options_.mps->pipe(pipes->parent_path());
-  const bool lease = held.folder && std::ranges::any_of(
-                                        held.folder->gpus(),
-                                        [](const LeasedGpu& gpu) { return gpu.lease.has_value(); });
+  const bool lease = held.folder && has_lease(*held.folder);
   {
     const std::lock_guard lock(mutex_);
     held_.insert_or_assign(holder, std::move(held));
@@ -155,7 +162,7 @@ void Enforcer::keep(Held held, const std::optional<fs::path>& pipes) {
   if (lease) arbiter_.add(holder, group_of(pipes));
 }
 
-Result<Enforcer::Enforced> Enforcer::grant(const core::Grant& grant, bool reached) {
+Result<Enforcer::Enforced> Enforcer::grant(const core::Grant& grant, Reach reach) {
   const HolderId& holder = grant.holder;
   drop_files(holder);
   Held held;
@@ -165,7 +172,8 @@ Result<Enforcer::Enforced> Enforcer::grant(const core::Grant& grant, bool reache
     open_gpus(grant);
     return Enforced{{}, "", held.plan.words};
   }
-  if (!reached) {
+  held.late = reach == Reach::late;
+  if (reach == Reach::none) {
     held.plan.library = false;
     core::drop_mps(held.plan);
   }
@@ -191,8 +199,8 @@ Result<Enforcer::Enforced> Enforcer::grant(const core::Grant& grant, bool reache
       if (const auto board = LeaseBoard::open(lease->board); !board) return failed(board.error());
     }
   }
-  const HeldHow how{held.plan.domain, held.plan.library, pipes.value_or(fs::path())};
-  auto folder = GrantFolder::create(grants_, grant, leases, how);
+  auto folder = GrantFolder::create(grants_, grant, leases,
+                                    how_of(held.plan, pipes.value_or(fs::path()), held.late));
   if (!folder) return failed(folder.error());
   held.folder.emplace(std::move(*folder));
   describe(held, pipes);
@@ -215,10 +223,13 @@ void Enforcer::adopt(const core::Grant& grant) {
   }
   held.plan.watchdog = true;
   // As it was started, whatever the settings say now.
-  const auto how =
-      GrantFolder::read_how(grants_, holder, {held.plan.domain, held.plan.library, {}});
+  const auto how = GrantFolder::read_how(grants_, holder, how_of(held.plan, {}, false));
+  held.late = how.late;
   held.plan.domain = how.domain;
   held.plan.library = how.library;
+  held.plan.thread_percentage = how.thread_percentage;
+  held.plan.pinned_limit = how.pinned_limit;
+  held.plan.lease = folder && has_lease(*folder);
   std::optional<fs::path> pipes;
   if (!how.pipes.empty() && servers_) {
     const auto key = key_of(grant, how.domain);
@@ -233,6 +244,7 @@ void Enforcer::adopt(const core::Grant& grant) {
     }
   }
   held.plan.mps = pipes.has_value();
+  held.plan.words = core::words_of(held.plan);
   if (folder) {
     const std::lock_guard lock(mutex_);
     for (const LeasedGpu& gpu : folder->gpus()) {

@@ -64,11 +64,16 @@ class Enforcer {
   static Result<std::unique_ptr<Enforcer>> create(EnforcerOptions options);
   ~Enforcer();
 
+  // Which processes of a job get what grant() says. Others are held by the watchdog alone, and to
+  // their memory alone.
+  enum class Reach : std::uint8_t {
+    all,
+    late,  // those of the steps from now on: who is without the library cannot help it
+    none,
+  };
   // Before a job starts. A share that cannot be held is an error; one without its MPS server is
   // not.
-  // reached: its processes get what is said here. Those that were there before it are held by the
-  // watchdog alone, and to their memory alone.
-  Result<Enforced> grant(const core::Grant& grant, bool reached = true);
+  Result<Enforced> grant(const core::Grant& grant, Reach reach = Reach::all);
   // After a start of the daemon: those that were held before and run on, all of them, then
   // recovered().
   void adopt(const core::Grant& grant);
@@ -110,6 +115,7 @@ class Enforcer {
     Enforced enforced;
     std::optional<GrantFolder> folder;  // none: lost while the daemon was away
     std::optional<gpu::MpsPipe> mps;
+    bool late = false;       // Reach::late: nobody is judged for his time
     std::int64_t grown = 0;  // looks since its `usage` was found larger than it is to be
 
     // Nothing: none of this GPU, or all of it.

@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "gpu/fake_devices.hpp"
+#include "gpu/fake_mps.hpp"
 #include "node/testing.hpp"
 
 namespace aliquot::node {
@@ -118,6 +119,35 @@ TEST_F(EnforcerTest, AfterARestartAJobIsHeldWithoutItsFolder) {
   expect_condemned();
 }
 
+TEST_F(EnforcerTest, AfterARestartAJobIsHeldAsItWasStarted) {
+  const core::EnforcementFacts strict{
+      .driver_version = "550", .domain = core::FaultDomain::gpu, .strict = true};
+  core::EnforcementFacts lax = strict;
+  lax.strict = false;
+  core::EnforcementFacts off{.enabled = false, .driver_version = "550"};
+  const auto begin = [&](const core::EnforcementFacts& facts) {
+    enforcer_.reset();
+    enforcer_ = std::move(*Enforcer::create({.run = folder_.path() / "run",
+                                             .library = folder_.path() / "libaliquot.so",
+                                             .facts = facts,
+                                             .mps = std::make_unique<gpu::FakeMps>()}));
+  };
+  for (const auto& [first, then] : {std::pair(strict, lax), std::pair(lax, strict),
+                                    std::pair(strict, off), std::pair(lax, off)}) {
+    begin(first);
+    const auto started = enforcer_->grant(job_);
+    ASSERT_TRUE(started) << started.error().message;
+    begin(then);
+    enforcer_->adopt(job_);
+    enforcer_->recovered();
+    const auto now = enforcer_->of(job_, false);
+    ASSERT_TRUE(now);
+    EXPECT_EQ(now->environment, started->environment);
+    EXPECT_EQ(now->preload, started->preload);
+    EXPECT_EQ(now->words, started->words);
+  }
+}
+
 // It lies on the daemon's disk, and what is written is the user's.
 TEST_F(EnforcerTest, WhoMakesItsUsageLargerIsEnded) {
   const auto usage = folder_.path() / "run/grants/7/usage";
@@ -143,6 +173,31 @@ TEST_F(EnforcerTest, WhoMakesItsUsageLargerIsEnded) {
   int status = 0;
   ASSERT_EQ(::waitpid(child_, &status, 0), child_);
   EXPECT_EQ(WTERMSIG(status), SIGKILL);
+}
+
+TEST_F(EnforcerTest, WhoMakesItsUsageLargerIsEndedWhetherItCanBeOpenedOrNot) {
+  const auto usage = folder_.path() / "run/grants/7/usage";
+  const auto size = std::filesystem::file_size(usage);
+  view_.processes.clear();
+  const JobMembers members = [&](const HolderId&) {
+    return std::vector<ProcessRef>{read_process(Pid(child_))->ref};
+  };
+  enforcer_.reset();
+  const auto before = ::signal(SIGIO, SIG_IGN);
+  Fd leased(::open(usage.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::fcntl(leased.get(), F_SETLEASE, F_WRLCK), 0);
+  adopt();
+  EXPECT_TRUE(enforcer_->inspect({view_}, members).empty());
+  ASSERT_EQ(::ftruncate(leased.get(), 16 << 20), 0);
+  ASSERT_EQ(enforcer_->inspect({view_}, members).size(), 1U);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child_, &status, 0), child_);
+  EXPECT_EQ(WTERMSIG(status), SIGKILL);
+  // Its lease ends with it, and what is too much goes.
+  leased.reset();
+  ::signal(SIGIO, before);
+  (void)enforcer_->inspect({view_});
+  EXPECT_EQ(std::filesystem::file_size(usage), size);
 }
 
 TEST_F(EnforcerTest, WhoIsOnAGpuThatItsJobHasNothingOfIsEnded) {

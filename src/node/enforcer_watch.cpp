@@ -109,8 +109,8 @@ std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views,
     for (auto& [job, held] : held_) {
       const auto limit = held.limit(view.sample.id);
       if (!limit) continue;
-      const bool judged =
-          held.plan.library && held.folder && held.folder->heard() && !suspended_.contains(job);
+      const bool judged = held.plan.library && !held.late && held.folder && held.folder->heard() &&
+                          !suspended_.contains(job);
       const auto verdict = watchdog_.look(job, held.grant.owner, gpu, *limit, processes[job],
                                           judged && others_compute(job, gpu, processes));
       if (!verdict.condemned.empty()) {

@@ -313,6 +313,31 @@ TEST_F(Login, LeavesNothingOfTheProfileRunning) {
   EXPECT_TRUE(cgroups->remove(group));
 }
 
+// Whoever is outside of the group, with a mark or not, is not even looked at.
+TEST_F(Login, WithAGroupNobodysEnvironmentIsRead) {
+  const auto cgroups = open_cgroups("aliquot-test");
+  if (!cgroups->available()) GTEST_SKIP() << cgroups->capabilities();
+  const Group group{JobId(getpid())};
+  const auto paths = cgroups->create(group, {});
+  ASSERT_TRUE(paths) << paths.error().message;
+  std::string leave;
+  for (const auto& [controller, folder] : paths->folders) {
+    const auto outside = std::filesystem::path(folder).parent_path().parent_path();
+    leave += fmt::format("echo 0 >{}/cgroup.procs; ", outside.string());
+  }
+  profile(
+      fmt::format("(bash -c '{} exec sleep 300' & echo $! >$HOME/outside)\n"
+                  "until [[ $(</proc/$(<$HOME/outside)/comm) = sleep ]]; do :; done\n",
+                  leave));
+  (void)login_environment(user_, seconds(60), {}, *paths);
+  const Pid outside(std::stoi(read_whole(folder_.path() / "outside").value()));
+  const auto left = read_process(outside);
+  ASSERT_TRUE(left);
+  EXPECT_TRUE(is_alive(left->ref));
+  kill(outside.value(), SIGKILL);
+  EXPECT_TRUE(cgroups->remove(group));
+}
+
 TEST_F(Login, HandsTheProfileNoFileOfOurs) {
   const Fd leak(open("/dev/null", O_RDONLY));  // NOLINT: not close-on-exec, on purpose
   profile("export FILES=$(ls /proc/self/fd | wc -l)\n");

@@ -45,8 +45,17 @@ constexpr const char* kHowFile = "how";
 constexpr const char* kServerFile = "mps";
 
 std::string to_text(const HeldHow& how) {
-  return fmt::format("domain {}\nlibrary {}\npipes {}\n", core::to_string(how.domain),
-                     how.library ? 1 : 0, how.pipes.string());
+  return fmt::format("domain {}\nlibrary {}\npipes {}\npercentage {}\npinned {}\nlate {}\n",
+                     core::to_string(how.domain), how.library ? 1 : 0, how.pipes.string(),
+                     how.thread_percentage.value_or(0), how.pinned_limit.value_or(Bytes(0)).value(),
+                     how.late ? 1 : 0);
+}
+
+// 0: none. What is no number is as usual.
+template <class T>
+void read_number(std::string_view value, std::optional<T>& number) {
+  const auto read = parse_digits(value);
+  if (read) number = *read == 0 ? std::nullopt : std::optional(T(*read));
 }
 
 // The library says it in its messages; who has no number is not named there.
@@ -239,7 +248,10 @@ HeldHow GrantFolder::read_how(const fs::path& root, const HolderId& holder, Held
     const auto value = line.substr(space + 1);
     if (name == "domain") how.domain = core::parse_fault_domain(value).value_or(how.domain);
     if (name == "library") how.library = value == "1";
+    if (name == "late") how.late = value == "1";
     if (name == "pipes") how.pipes = value;
+    if (name == "percentage") read_number(value, how.thread_percentage);
+    if (name == "pinned") read_number(value, how.pinned_limit);
   }
   return how;
 }
@@ -374,12 +386,13 @@ bool GrantFolder::cut_back() {
   constexpr std::int64_t kSize = sizeof(aliquot_usage);
   constexpr std::int64_t kBlock = 512;
   struct stat info {};
-  if (!usage_ || fstat(usage_.get(), &info) != 0) return false;
+  // Who keeps us from opening it may not fill the disk either.
+  const fs::path path = path_ / ALIQUOT_USAGE_FILE;
+  if ((usage_ ? fstat(usage_.get(), &info) : lstat(path.c_str(), &info)) != 0) return false;
   // Blocks as well: they can lie behind the end.
   if (info.st_size <= kSize && info.st_blocks * kBlock <= kSize + kBeside) return false;
   // Opened for it alone: one that has it open to write keeps the user's leases off.
-  const Fd fd(
-      ::open((path_ / ALIQUOT_USAGE_FILE).c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  const Fd fd(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (fd) (void)!ftruncate(fd.get(), kSize);  // else in the next look
   return true;
 }

@@ -41,6 +41,9 @@ struct HeldHow {
   core::FaultDomain domain = core::FaultDomain::user;
   bool library = false;
   std::filesystem::path pipes = {};  // of its MPS server; empty: none
+  std::optional<std::int64_t> thread_percentage = {};
+  std::optional<Bytes> pinned_limit = {};
+  bool late = false;  // some of its processes were there before it
 
   friend bool operator==(const HeldHow&, const HeldHow&) = default;
 };

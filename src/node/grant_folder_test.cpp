@@ -85,7 +85,7 @@ class GrantFolderTest : public ::testing::Test {
   }
 
   fs::path root_;
-  const HeldHow how_{core::FaultDomain::gpu, true, "/run/x/p"};
+  const HeldHow how_{core::FaultDomain::gpu, true, "/run/x/p", 30, gib(11), true};
 };
 
 // A slice has a name of its own: taken for a GPU, neither the library nor the watchdog would find
@@ -129,7 +129,14 @@ TEST_F(GrantFolderTest, HowItWasHeldIsFoundAgain) {
   EXPECT_EQ(GrantFolder::read_how(root_, holder, how_), how_) << "nothing stands there";
   ASSERT_TRUE(create(grant()));
   EXPECT_EQ(GrantFolder::read_how(root_, holder, {}), how_);
-  // Of the version before.
+  EXPECT_EQ(GrantFolder::read_how(root_, holder, {core::FaultDomain::job, true, {}, 7}), how_);
+  const HeldHow without{core::FaultDomain::user, true, "/run/x/p"};
+  ASSERT_TRUE(GrantFolder::create(root_, grant(), {}, without));
+  EXPECT_EQ(GrantFolder::read_how(root_, holder, how_), without) << "none is written, too";
+  // Of the versions before.
+  std::ofstream(root_ / "7/how") << "domain user\nlibrary 1\npipes /run/x/p\n";
+  EXPECT_EQ(GrantFolder::read_how(root_, holder, how_),
+            (HeldHow{core::FaultDomain::user, true, "/run/x/p", 30, gib(11), true}));
   fs::remove(root_ / "7/how");
   std::ofstream(root_ / "7/mps") << "/run/y/p";
   EXPECT_EQ(GrantFolder::read_how(root_, holder, {core::FaultDomain::job, true, {}}),

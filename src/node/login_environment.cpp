@@ -118,9 +118,13 @@ LoginEnvironment login_environment(const Identity& identity, Millis patience,
   const auto text = read_until(ours.get(), deadline);
   const bool late = mono_ms() >= deadline;
   // The shell, and what its profile left running in our hands.
-  kill_tree({.session = *pid, .mark = mark, .marked_uid = identity.uid}, seconds(1));
+  if (group.empty()) {
+    kill_tree({.session = *pid, .mark = mark, .marked_uid = identity.uid}, seconds(1));
+  } else {
+    kill_group(group, seconds(1));
+    kill(pid->value(), SIGKILL);  // whatever became of the group
+  }
   reap(*pid, seconds(1));
-  kill_group(group, seconds(1));  // what has neither its session nor its mark any more
   auto environment = parse(text);
   if (!environment) {
     return without(late ? fmt::format("the profile took over {} ms", patience)

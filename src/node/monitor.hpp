@@ -65,13 +65,13 @@ FencedJob fenced_by(Cgroups& cgroups, const std::vector<RunningJob>& running);
 using JobMembers = std::function<std::vector<ProcessRef>(const HolderId&)>;
 // running and fenced must outlive it.
 JobMembers members_by(const std::vector<RunningJob>& running, const FencedJob& fenced,
-                      bool by_mark = true);
+                      bool by_mark);
 
 // Asks the driver and reads /proc: on a worker. by_mark: also who is in no group is looked at, for
 // where there are none: its environment is read, and a process can see to it that this waits for
 // ever.
 Result<std::vector<GpuView>> look_at_gpus(gpu::Devices& devices,
                                           const std::vector<RunningJob>& running,
-                                          const FencedJob& fenced, bool by_mark = true);
+                                          const FencedJob& fenced, bool by_mark);
 
 }  // namespace aliquot::node

@@ -38,7 +38,7 @@ class MonitorTest : public ::testing::Test {
     ::waitpid(parent_, nullptr, 0);
   }
   std::optional<HolderId> job(const FencedJob& fenced, Uid owner = Uid(::geteuid())) {
-    const auto views = look_at_gpus(devices_, {{HolderId("7"), owner, mark_}}, fenced);
+    const auto views = look_at_gpus(devices_, {{HolderId("7"), owner, mark_}}, fenced, true);
     return views->at(0).processes.at(0).holder;
   }
 
@@ -60,7 +60,7 @@ TEST_F(MonitorTest, WhoIsOnAGpuThatItsJobHasNothingOfTrespasses) {
   FencedJob fenced = [](Pid) { return std::optional(HolderId("7")); };
   const auto trespassers = [&](std::optional<std::vector<GpuId>> granted) {
     const RunningJob running{HolderId("7"), Uid(::geteuid()), mark_, 0, std::move(granted)};
-    return look_at_gpus(devices_, {running}, fenced)->at(0).trespassers;
+    return look_at_gpus(devices_, {running}, fenced, true)->at(0).trespassers;
   };
   ASSERT_EQ(trespassers(std::vector<GpuId>{}).size(), 1U);
   EXPECT_EQ(trespassers(std::vector<GpuId>{})[0].pid, child_);

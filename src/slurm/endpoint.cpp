@@ -1,12 +1,10 @@
 #include "slurm/endpoint.hpp"
 
 #include "base/text.hpp"
-#include "slurm/setup_files.hpp"
+#include "slurm/node_conf.hpp"
 
 namespace aliquot::slurm {
 namespace {
-
-constexpr const char* kFetchedConf = "/run/slurm/conf/slurm.conf";
 
 // `ctl1(10.0.0.1)` -> `10.0.0.1`
 std::string address_of(std::string_view host) {
@@ -39,10 +37,7 @@ std::string munge_socket(const Site& site) {
 
 Result<SampleEndpoint> find_endpoint(const Settings& settings) {
   const std::string path = slurm_conf_path(settings);
-  auto site = read_keys(path, read_conf_file);
-  if (!site && site.error().code == Error::Code::not_found) {
-    if (auto fetched = read_keys(kFetchedConf, read_conf_file)) site = std::move(fetched);
-  }
+  const auto site = read_node_conf(settings);
   if (!site) {
     return fail(Error::Code::not_found, "cannot read {}: {}: set SLURM_CONF or [slurm] conf",
                 quote(path), site.error().message);

@@ -180,11 +180,15 @@ Result<std::string> Agent::answer(const StepFacts& step, node::Pid stepd) {
   const JobId id(step.job);
   const auto process = node::read_process(stepd);
   auto known = jobs_.find(id);
-  // Another attempt of a job that was requeued, or one that was only watched until now.
-  if (known != jobs_.end() && (known->second.info.restarts < step.restarts ||
-                               (!known->second.reached && known->second.info.uid == step.uid))) {
-    release(id);
+  bool late = false;
+  if (known != jobs_.end() && known->second.info.restarts < step.restarts) {
+    release(id);  // what asks is another attempt, after a requeue
     known = jobs_.end();
+  } else if (known != jobs_.end() && !known->second.reached && known->second.info.uid == step.uid) {
+    spdlog::info("job {} was only watched: a step of it asks for its share", id);
+    let_go(id);
+    known = jobs_.end();
+    late = true;
   }
   if (known != jobs_.end()) {
     Job& job = known->second;
@@ -197,18 +201,20 @@ Result<std::string> Agent::answer(const StepFacts& step, node::Pid stepd) {
   }
   api::JobInfo info = TRY(find(step));
   info.restarts = std::max(info.restarts, step.restarts);
-  const Job* held = TRY(here(hold(std::move(info), process)));
+  const Job* held = TRY(here(hold(std::move(info), process, late)));
   return environment(*held, step);
 }
 
 Result<const Agent::Job*> Agent::hold(api::JobInfo info,
-                                      const std::optional<node::ProcessInfo>& stepd) {
+                                      const std::optional<node::ProcessInfo>& stepd, bool late) {
+  using Reach = node::Enforcer::Reach;
   const JobId id(info.id);
   Job job{.info = std::move(info), .mark = node::make_mark(id)};
   if (stepd) job.steps.insert(stepd->ref);
   job.reached = stepd.has_value();
+  const Reach reach = !job.reached ? Reach::none : late ? Reach::late : Reach::all;
   const node::Enforcer::Enforced enforced =
-      TRY(parts_.enforcer.grant(node::grant_of(job.info), job.reached));
+      TRY(parts_.enforcer.grant(node::grant_of(job.info), reach));
   job.info.enforcement = enforced.words;
   job.info.state = "RUNNING";
   if (const auto noted = note(job); !noted) {
@@ -324,12 +330,17 @@ void Agent::look_after() {
     job.ask_at = parts_.clock.mono() + job.patience;
   }
   for (const JobId id : over) release(id);
+  if (answers) tell_of_escapes();
   parts_.enforcer.tick();
   drain_.round(!parts_.node.devices.empty());
 }
 
 void Agent::release(JobId id) {
   spdlog::info("job {} is over", id);
+  let_go(id);
+}
+
+void Agent::let_go(JobId id) {
   parts_.enforcer.release(holder_of(id), std::nullopt);
   std::error_code ignored;
   fs::remove(note_path(id), ignored);
@@ -342,6 +353,11 @@ std::vector<node::RunningJob> Agent::running() const {
   for (const auto& [id, job] : jobs_)
     running.push_back({holder_of(id), Uid(job.info.uid), job.mark});
   return running;
+}
+
+Result<std::vector<node::GpuView>> Agent::look_at(
+    gpu::Devices& devices, const std::vector<node::RunningJob>& running) const {
+  return node::look_at_gpus(devices, running, holder_of_process, parts_.by_mark);
 }
 
 void Agent::take_in(JobId id) {
@@ -370,14 +386,34 @@ void Agent::take_in(JobId id) {
 
 void Agent::tell_of_escape(JobId id) {
   if (told_.contains(id)) return;
-  const auto job = parts_.slurm.job(id);
-  if (!job) return;  // slurmctld is away: next time
-  if (!escaped_on(job->admin_comment)) {
-    const auto told =
-        parts_.slurm.set_admin_comment(id, note_escape(job->admin_comment, parts_.node.node));
-    if (!told) return spdlog::warn("job {}: {}", id, told.error().message);
+  const bool fresh = untold_.insert(id).second;
+  tell_of_escapes();
+  if (fresh && untold_.contains(id)) {
+    spdlog::warn("job {}: its escape is noted when slurmctld takes it", id);
   }
-  told_.insert(id);
+}
+
+void Agent::tell_of_escapes() {
+  while (!untold_.empty() && parts_.clock.mono() >= ask_after_) {
+    const JobId id = *untold_.begin();
+    const auto written = write_escape(id);
+    if (!written && written.error().code == Error::Code::unavailable) {
+      ask_after_ = parts_.clock.mono() + kSettled;
+      return;
+    }
+    untold_.erase(id);
+    if (written) told_.insert(id);
+  }
+}
+
+Result<void> Agent::write_escape(JobId id) {
+  const SlurmJob job = TRY(parts_.slurm.job(id));
+  if (escaped_on(job.admin_comment)) return {};
+  auto written =
+      parts_.slurm.set_admin_comment(id, note_escape(job.admin_comment, parts_.node.node));
+  // Slurm may change nothing of it any more: there is no later.
+  if (!written && !is_on_its_nodes(job.state)) return {};
+  return written;
 }
 
 void Agent::observe(const std::vector<node::GpuView>& views) {
@@ -394,7 +430,7 @@ void Agent::observe(const std::vector<node::GpuView>& views) {
   const auto held = running();
   const node::FencedJob fenced = holder_of_process;
   for (const node::Escape& escape :
-       parts_.enforcer.inspect(views, node::members_by(held, fenced))) {
+       parts_.enforcer.inspect(views, node::members_by(held, fenced, parts_.by_mark))) {
     spdlog::warn("job {}: {}", escape.job, make_plain(escape.what));
     if (const auto id = node::job_of(escape.job)) tell_of_escape(*id);
   }

@@ -11,7 +11,8 @@
 // and its processes are outside of it. There is no grace: where the plugin is, a task starts only
 // after its step's answer.
 //
-// One thread at a time; grant() and look_after() may wait for slurmctld and for a process to start.
+// One thread at a time, but for look_at(); grant() and look_after() may wait for slurmctld and for
+// a process to start.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +46,7 @@ class Agent {
     SlurmClient& slurm;
     node::Enforcer& enforcer;
     Clock& clock;
+    bool by_mark;  // who is in no control group may be a job's: only where Slurm makes none
     std::optional<gpu::StandIn> standin = {};
   };
   // Takes up the jobs of the agent before it.
@@ -57,8 +59,10 @@ class Agent {
   void leave(const StepFacts& step, node::Pid stepd);
   // Releases what is over; often.
   void look_after();
-  // For node::look_at_gpus, and what it saw: finds who is outside of a job's limits.
+  // For look_at(), on any thread, and what it saw: finds who is outside of a job's limits.
   [[nodiscard]] std::vector<node::RunningJob> running() const;
+  [[nodiscard]] Result<std::vector<node::GpuView>> look_at(
+      gpu::Devices& devices, const std::vector<node::RunningJob>& running) const;
   void observe(const std::vector<node::GpuView>& views);
 
   // The agent ends; jobs go on with what they have. Servers that nobody uses do not stay behind.
@@ -85,11 +89,16 @@ class Agent {
   Result<void> take_up();
   Result<std::string> answer(const StepFacts& step, node::Pid stepd);
   [[nodiscard]] Result<api::JobInfo> find(const StepFacts& step);
-  Result<const Job*> hold(api::JobInfo info, const std::optional<node::ProcessInfo>& stepd);
+  // late: it was only watched until now.
+  Result<const Job*> hold(api::JobInfo info, const std::optional<node::ProcessInfo>& stepd,
+                          bool late = false);
   // A process of this job is on a GPU, and none of its steps has asked.
   void take_in(JobId id);
   // For everybody to see: in the job's admin comment, once.
   void tell_of_escape(JobId id);
+  // Those that slurmctld does not know of yet.
+  void tell_of_escapes();
+  Result<void> write_escape(JobId id);
   [[nodiscard]] Result<std::string> environment(const Job& job, const StepFacts& step) const;
   [[nodiscard]] std::string visible(const Job& job, const StepFacts& step) const;
   [[nodiscard]] Result<void> add_share(std::string& lines, const Job& job) const;
@@ -98,11 +107,13 @@ class Agent {
   // Nothing: Slurm does not answer.
   std::optional<bool> is_over(const Job& job);
   void release(JobId id);
+  void let_go(JobId id);
 
   Parts parts_;
   std::map<JobId, Job> jobs_;
   std::map<JobId, MonoTime> settled_;  // jobs on a GPU that hold no share here: until then
   std::set<JobId> told_;               // whose escape is in their comment
+  std::set<JobId> untold_;             // and is to be, when slurmctld answers
   MonoTime ask_after_ = {};            // slurmctld does not answer
   OwnDrain drain_;
 };

@@ -37,6 +37,15 @@ class Stepd {
     pid_ = -1;
   }
   [[nodiscard]] node::Pid pid() const { return node::Pid(pid_); }
+  [[nodiscard]] bool lives() const {
+    const auto process = node::read_process(pid());
+    return process && node::is_alive(process->ref);
+  }
+  // What was killed takes a moment to go.
+  [[nodiscard]] bool dies() const {
+    for (int i = 0; i < 5'000 && lives(); ++i) ::usleep(1'000);
+    return !lives();
+  }
 
  private:
   pid_t pid_;
@@ -84,14 +93,16 @@ class AgentTest : public testing::Test {
     auto made = node::Enforcer::create({.run = run(),
                                         .library = library(),
                                         .facts = {.driver_version = "550", .no_mps = "none here"},
-                                        .mps = nullptr});
+                                        .mps = nullptr,
+                                        .clock = &clock_});
     ASSERT_TRUE(made) << made.error().message;
     enforcer_ = std::move(*made);
     auto agent = Agent::create({.run = run(),
                                 .node = {"n1", gpus_, ShareSettings{}},
                                 .slurm = slurm_,
                                 .enforcer = *enforcer_,
-                                .clock = clock_});
+                                .clock = clock_,
+                                .by_mark = by_mark_});
     ASSERT_TRUE(agent) << agent.error().message;
     agent_ = std::move(*agent);
   }
@@ -106,6 +117,7 @@ class AgentTest : public testing::Test {
   node::testing::TemporaryFolder folder_;
   FakeSlurm slurm_;
   ManualClock clock_;
+  bool by_mark_ = false;
   std::vector<gpu::Device> gpus_;
   std::unique_ptr<node::Enforcer> enforcer_;
   std::unique_ptr<Agent> agent_;
@@ -292,6 +304,77 @@ TEST_F(AgentTest, AJobThatNeverAskedIsHeldToItsShare) {
   pass(seconds(1));
   pass(seconds(31));
   EXPECT_FALSE(held());
+}
+
+TEST_F(AgentTest, AnEscapeWhileSlurmctldIsAwayIsNotedWhenItIsBack) {
+  Stepd stepd;
+  ASSERT_TRUE(agent_->grant(step(), stepd.pid()));
+  slurm_.away = true;
+  Stepd process;
+  const auto views = view_of(gpus_[1], process.pid(), 7, gib(60));
+  agent_->observe(views);
+  agent_->observe(views);
+  const int asked = slurm_.questions;
+  for (int i = 0; i < 10; ++i) pass(seconds(1));
+  EXPECT_LE(slurm_.questions, asked + 1) << "it may take its time to say nothing";
+  slurm_.away = false;
+  for (int i = 0; i < 11; ++i) pass(seconds(1));
+  EXPECT_EQ(slurm_.known_jobs[0].admin_comment, "aliquot: --gpu-mem=8G; escape on n1");
+}
+
+// To read what it was started with may take for ever.
+TEST_F(AgentTest, WhereSlurmMakesGroupsNobodysEnvironmentIsRead) {
+  Stepd stepd;
+  ASSERT_TRUE(agent_->grant(step(), stepd.pid()));
+  const std::string mark = agent_->running().at(0).mark;
+  const pid_t marked = ::fork();
+  if (marked == 0) {
+    ::execl("/usr/bin/env", "env", "-i", (std::string(node::kMarkVariable) + "=" + mark).c_str(),
+            "/bin/sleep", "600", nullptr);
+    ::_exit(127);
+  }
+  while (node::environment_of(node::Pid(marked), node::kMarkVariable) != mark) ::usleep(1'000);
+  gpu::FakeDevices devices(gpu::fake_gpus(1, "a100", gib(80)));
+  devices.samples()[0].processes = {{.pid = marked, .memory = gib(1)}};
+  const auto holder = [&] {
+    return agent_->look_at(devices, agent_->running())->at(0).processes.at(0).holder;
+  };
+  EXPECT_EQ(holder(), std::nullopt);
+  by_mark_ = true;
+  start();
+  EXPECT_EQ(holder(), HolderId("7"));
+  ::kill(marked, SIGKILL);
+  ::waitpid(marked, nullptr, 0);
+}
+
+// Nobody gave it the library: it cannot help being without.
+TEST_F(AgentTest, WhatWasThereBeforeItsJobAskedIsNotJudgedForItsTime) {
+  slurm_.known_jobs.push_back(job(8));
+  Stepd neighbour;
+  ASSERT_TRUE(agent_->grant(step(8), neighbour.pid()));
+  Stepd process;
+  auto views = view_of(gpus_[1], process.pid(), 7, mib(500));
+  agent_->observe(views);
+  Stepd stepd;
+  ::testing::internal::CaptureStdout();
+  EXPECT_THAT(agent_->grant(step(), stepd.pid()).value(), HasSubstr("prepend LD_PRELOAD="));
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              testing::AllOf(HasSubstr("job 7 was only watched"), Not(HasSubstr("is over"))));
+  const auto ends_beside = [&] {
+    Stepd beside;
+    views[0].processes.push_back(view_of(gpus_[1], beside.pid(), 8, mib(500))[0].processes[0]);
+    for (std::int64_t i = 0; i < 2 * (core::kStrangerTime / core::kWatchInterval); ++i) {
+      clock_.advance(core::kWatchInterval);
+      agent_->observe(views);
+    }
+    views[0].processes.pop_back();
+    return beside.dies();
+  };
+  EXPECT_TRUE(ends_beside()) << "it was told and got around it";
+  EXPECT_TRUE(process.lives());
+  start();
+  EXPECT_TRUE(ends_beside());
+  EXPECT_TRUE(process.lives()) << "also after a restart";
 }
 
 TEST_F(AgentTest, WhatHoldsNoShareIsNobodysToJudge) {

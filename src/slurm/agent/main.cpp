@@ -27,8 +27,10 @@
 #include "node/worker.hpp"
 #include "slurm/agent/agent.hpp"
 #include "slurm/endpoint.hpp"
+#include "slurm/node_conf.hpp"
 #include "slurm/samples.hpp"
 #include "slurm/settings.hpp"
+#include "slurm/setup_files.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -178,7 +180,7 @@ class Daemon {
     if (!std::exchange(sampling_now_, true)) {
       worker_.post([this] {
         monitor_.post([this, running = agent_.running()] {
-          auto views = node::look_at_gpus(machine_.devices(), running, Agent::holder_of_process);
+          auto views = agent_.look_at(machine_.devices(), running);
           if (!views) {
             spdlog::warn("cannot sample the GPUs: {}", views.error().message);
           } else {
@@ -260,6 +262,15 @@ class Daemon {
   node::Worker monitor_{"aq-monitor"};
 };
 
+bool needs_marks(const Settings& settings) {
+  const auto conf = read_node_conf(settings);
+  if (!conf || makes_groups(*conf, read_conf_file)) return false;
+  spdlog::info(
+      "Slurm makes no control groups for jobs here: whose a process is is also read from its "
+      "environment");
+  return true;
+}
+
 // With the GPUs that there are now. True: it is to be done again, as there are others.
 Result<bool> serve_gpus(const Settings& settings, const node::Notifier& notifier,
                         const std::function<void()>& ready) {
@@ -294,6 +305,7 @@ Result<bool> serve_gpus(const Settings& settings, const node::Notifier& notifier
                                   .slurm = *slurm,
                                   .enforcer = machine->enforcer(),
                                   .clock = clock,
+                                  .by_mark = needs_marks(settings),
                                   .standin = standin}));
   std::unique_ptr<SampleSender> sender;
   if (settings.balancer.mode != "off") {
