@@ -1,10 +1,13 @@
 // What runs and is not on record: the database was lost, or is an older one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
 
 #include "engine/daemon_fixture.hpp"
 #include "engine/test_bench.hpp"
+#include "gpu/mps_pipe.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -90,6 +93,27 @@ class LostRecordTest : public DaemonTest {
     fs::remove(folder_ + "/s");
     start();
   }
+
+  // Instead of this process.
+  [[noreturn]] void load(std::vector<const char*> arguments) const {
+    for (const auto& variable : standin()) ::putenv(::strdup(variable.c_str()));
+    ::setenv("CUDA_VISIBLE_DEVICES", "0", 1);
+    arguments.insert(arguments.begin(), {"aliquot-load", "--seconds", "600"});
+    arguments.push_back(nullptr);
+    ::freopen("/dev/null", "w", stdout);
+    ::execv(ALIQUOT_BIN_DIR "/aliquot-load", const_cast<char**>(arguments.data()));
+    ::_exit(127);
+  }
+  [[nodiscard]] std::vector<std::string> standin() const {
+    return {"LD_LIBRARY_PATH=" ALIQUOT_BIN_DIR "/../standin",
+            "ALIQUOT_STANDIN_STATE=" + folder_ + "/state/standin"};
+  }
+  // Of the MPS server.
+  [[nodiscard]] std::ptrdiff_t clients(const fs::path& pipes) const {
+    const gpu::MpsPipe pipe{ALIQUOT_BIN_DIR "/../standin/nvidia-cuda-mps-control", standin(),
+                            pipes.parent_path().string()};
+    return std::ranges::count(gpu::tell(pipe, "ps\n", seconds(2)).text, '\n') - 1;
+  }
 };
 
 TEST_F(LostRecordTest, NobodyGetsAGpuOnWhichAnotherRuns) {
@@ -109,6 +133,47 @@ TEST_F(LostRecordTest, NobodyGetsAGpuOnWhichAnotherRuns) {
   EXPECT_EQ(wait(next).state, "COMPLETED");
   EXPECT_EQ(read(folder_ + "/order"), "runs\nended\nnext\n");
   EXPECT_NE(read(folder_ + "/log").find("is not on record and may run"), std::string::npos);
+}
+
+// On the same MPS server, in the middle of long kernels: killed as they are they would take it
+// along.
+TEST_F(LostRecordTest, TheNeighbourOfWhatIsEndedLivesOn) {
+  auto wanted = spec("");
+  wanted.batch = false;
+  wanted.detached = true;
+  wanted.gpu_mem = "10G";
+  const std::string pipes = folder_ + "/pipes";
+  // Whoever asks is moved into the job's group.
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto response = post("/v1/allocations", api::to_json(wanted));
+    const auto allocation = api::from_json<api::Allocation>(response.body);
+    if (!allocation) ::_exit(1);
+    for (const std::string& variable : allocation->environment) {
+      ::putenv(::strdup(variable.c_str()));
+    }
+    std::ofstream(pipes) << ::getenv("CUDA_MPS_PIPE_DIRECTORY") << std::flush;
+    load({"--iterations", "400000000"});
+  }
+  const auto eventually = [](const auto& condition) {
+    for (int i = 0; i < 1000 && !condition(); ++i) std::this_thread::sleep_for(50ms);
+    return condition();
+  };
+  ASSERT_TRUE(eventually([&] { return !read(pipes).empty(); })) << read(folder_ + "/log");
+  const pid_t neighbour = ::fork();
+  if (neighbour == 0) {
+    ::setenv("CUDA_MPS_PIPE_DIRECTORY", read(pipes).c_str(), 1);
+    load({});
+  }
+  EXPECT_TRUE(eventually([&] { return clients(read(pipes)) == 2; }));
+  lose_record();
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) != 127) << status;
+  std::this_thread::sleep_for(500ms);
+  EXPECT_EQ(::waitpid(neighbour, nullptr, WNOHANG), 0) << read(folder_ + "/log");
+  ::kill(neighbour, SIGKILL);
+  ::waitpid(neighbour, nullptr, 0);
 }
 
 }  // namespace

@@ -185,13 +185,16 @@ Result<std::vector<Leftover>> StepdExecutor::leftovers() {
 
 void StepdExecutor::end_allocation(const Job& job, Millis patience) {
   if (!ending_.insert(job.run()).second) return;
-  post(job.run(), Uid(job.info.uid), [directory = folder(job.run()), all = processes(job)] {
-    // Only a batch job that is not on record has a stepd; that one tells its user.
-    if (directory.send(node::CancelCommand{"DUE TO THE LOSS OF ITS RECORD"})) return;
-    all.signal(SIGCONT);
-    all.signal(SIGTERM);
+  // Later: while the record is taken up, nobody knows which MPS server it has.
+  on_loop([this, job, patience] {
+    post(job.run(), Uid(job.info.uid), [directory = folder(job.run()), all = processes(job)] {
+      // Only a batch job that is not on record has a stepd; that one tells its user.
+      if (directory.send(node::CancelCommand{"DUE TO THE LOSS OF ITS RECORD"})) return;
+      all.signal(SIGCONT);
+      all.signal(SIGTERM);
+    });
+    await_end(job.run(), Uid(job.info.uid), job.mark, SystemClock().mono() + patience);
   });
-  await_end(job.run(), Uid(job.info.uid), job.mark, SystemClock().mono() + patience);
 }
 
 // The client itself is not asked to end, but has the same time for it.

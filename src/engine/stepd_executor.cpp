@@ -259,16 +259,17 @@ void StepdExecutor::look(const node::Run& run) {
 }
 
 void StepdExecutor::bury(const node::Run& run, Uid user, const std::string& mark,
-                         std::function<void()> then) {
-  post(run, user, [this, run, user, mark, then = std::move(then)] {
-    const node::JobProcesses all(cgroups_, {run}, mark, enforcer_.mps_of(holder_of(run.job)));
+                         std::function<void()> then, bool again) {
+  post(run, user, [this, run, user, mark, then = std::move(then), again] {
+    const node::JobProcesses all(cgroups_, {run}, mark,
+                                 again ? std::nullopt : enforcer_.mps_of(holder_of(run.job)));
     if (all.kill(true, kKillPatience).all_gone) {
       enforcer_.release(holder_of(run.job), run.attempt);
       return on_loop(then);
     }
     tell_stuck(run, all);
     on_loop([this, run, user, mark, then] {
-      later(kKillPatience, [this, run, user, mark, then] { bury(run, user, mark, then); });
+      later(kKillPatience, [this, run, user, mark, then] { bury(run, user, mark, then, true); });
     });
   });
 }
@@ -307,8 +308,9 @@ void StepdExecutor::press(const node::Run& run) {
   const Watch* late = watched(run);
   if (late == nullptr) return;
   if (late->pressed == 0) spdlog::warn("job {} does not end: its processes are killed", run.job);
-  post(run, late->user, [this, run, mark = late->mark] {
-    const node::JobProcesses all(cgroups_, {run}, mark, enforcer_.mps_of(holder_of(run.job)));
+  post(run, late->user, [this, run, mark = late->mark, again = late->pressed > 0] {
+    const node::JobProcesses all(cgroups_, {run}, mark,
+                                 again ? std::nullopt : enforcer_.mps_of(holder_of(run.job)));
     const auto killed = all.kill(true, kKillPatience);
     if (!killed.all_gone) tell_stuck(run, all);
     on_loop([this, run, gone = killed.all_gone] {

@@ -92,8 +92,9 @@ class StepdExecutor final : public Executor {
   void later(Millis wait, std::function<void()> task);
   void add_measured(node::ExitRecord& record);
   void let_go(const node::Run& run, Uid user);
-  // Until nothing is left of it, then the event.
-  void bury(const node::Run& run, Uid user, const std::string& mark, std::function<void()> then);
+  // Until nothing is left of it, then the event. MPS is told once: what hangs would hang again.
+  void bury(const node::Run& run, Uid user, const std::string& mark, std::function<void()> then,
+            bool again = false);
   void press(const node::Run& run);
   // On a worker. Says who of it does not die, and to whom it is told.
   void tell_stuck(const node::Run& run, const node::JobProcesses& all);

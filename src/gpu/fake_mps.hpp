@@ -25,6 +25,7 @@ class FakeMps final : public MpsControl {
     return {};
   }
   Result<void> limit(const std::filesystem::path& folder, Bytes each) override {
+    if (broken) return fail(Error::Code::unavailable, "{}", *broken);
     daemons.at(folder).limit = each;
     return {};
   }
@@ -33,13 +34,14 @@ class FakeMps final : public MpsControl {
     return {};
   }
   [[nodiscard]] MpsPipe pipe(const std::filesystem::path& folder) const override {
-    return {"/bin/false", {}, folder.string()};
+    return {program, {}, folder.string()};
   }
   bool alive(const std::filesystem::path& folder) override { return daemons.contains(folder); }
   void stop(const std::filesystem::path& folder) override { daemons.erase(folder); }
 
   std::map<std::filesystem::path, Daemon> daemons;
-  std::optional<std::string> broken;  // from now on nothing starts
+  std::optional<std::string> broken;   // from now on nothing starts or obeys
+  std::string program = "/bin/false";  // to speak to them
   int starts = 0;
 };
 

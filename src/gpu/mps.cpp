@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 #include <system_error>
+#include <utility>
 
 #include "base/text.hpp"
 #include "core/enforcement.hpp"
@@ -188,12 +189,17 @@ void MpsServers::release(const HolderId& job, MonoTime now) {
   }
 }
 
-// Where it cannot be set, the jobs' environment and the library still hold them.
+// Where it cannot be set, the jobs' environment and the library still hold them, until it can be
+// when the next job comes or goes.
 void MpsServers::set_limit(Server& server) {
   Bytes most(0);
   for (const auto& [job, client] : server.clients) most = std::max(most, client.limit);
   if (most == server.limit || most == Bytes(0)) return;
-  if (control_.limit(server.folder, most)) server.limit = most;
+  if (const auto set = control_.limit(server.folder, most)) {
+    server.limit = most;
+  } else {
+    complaints_.push_back(describe(server) + ": " + set.error().message);
+  }
 }
 
 void MpsServers::remove(Server& server) {
@@ -208,7 +214,7 @@ void MpsServers::drop_removed() {
 }
 
 std::vector<std::string> MpsServers::tick(MonoTime now) {
-  std::vector<std::string> events;
+  auto events = std::exchange(complaints_, {});
   for (const auto& server : servers_) {
     if (server->clients.empty()) {
       if (!server->empty_since) server->empty_since = now;

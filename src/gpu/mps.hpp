@@ -128,6 +128,7 @@ class MpsServers {
   MpsControl& control_;
   std::filesystem::path root_;
   std::vector<std::unique_ptr<Server>> servers_;
+  std::vector<std::string> complaints_;  // for tick()
 };
 
 }  // namespace aliquot::gpu

@@ -131,20 +131,20 @@ class ExecMps final : public MpsControl {
     const std::int64_t size = (each.value() + mib(1).value() - 1) / mib(1).value();
     std::string commands = fmt::format("set_default_device_pinned_mem_limit 0 {}M\n", size);
     // The default is for servers to come.
-    for (const pid_t server : servers(folder)) {
+    const auto list = told(folder, "get_server_list\n");
+    for (const pid_t server : numbers(list.text)) {
       commands += fmt::format("set_device_pinned_mem_limit {} 0 {}M\n", server, size);
     }
-    const std::string said = told(folder, commands);
-    if (!said.empty()) {
-      return fail(Error::Code::unavailable, "nvidia-cuda-mps-control takes no limit: {}",
-                  said.substr(0, said.find('\n')));
-    }
-    return {};
+    const auto answer = list.status == 0 ? told(folder, commands) : list;
+    if (answer.status == 0 && answer.text.empty()) return {};
+    return fail(
+        Error::Code::unavailable, "nvidia-cuda-mps-control takes no limit: {}",
+        answer.status < 0 ? "no answer in time" : answer.text.substr(0, answer.text.find('\n')));
   }
 
   Result<void> start_server(const fs::path& folder) override {
     (void)told(folder, fmt::format("start_server -uid {}\n", geteuid()));
-    if (servers(folder).empty()) {
+    if (numbers(told(folder, "get_server_list\n").text).empty()) {
       return fail(Error::Code::unavailable, "no MPS server starts: see {}",
                   (folder / "l").string());
     }
@@ -171,11 +171,8 @@ class ExecMps final : public MpsControl {
   }
 
  private:
-  [[nodiscard]] std::string told(const fs::path& folder, const std::string& commands) const {
+  [[nodiscard]] MpsAnswer told(const fs::path& folder, const std::string& commands) const {
     return tell(pipe(folder), commands, kAnswer);
-  }
-  [[nodiscard]] std::vector<pid_t> servers(const fs::path& folder) const {
-    return numbers(told(folder, "get_server_list\n"));
   }
 
   fs::path program_;

@@ -18,10 +18,6 @@
 namespace aliquot::gpu {
 namespace {
 
-// Until a job's processes are signalled, parted or not. One takes the server some 20 ms.
-constexpr std::int64_t kPartMs = 3'000;
-// Several jobs may be ended at once: they wait for each other, for so long.
-constexpr std::int64_t kTurnMs = 10'000;
 constexpr int kKillMs = 500;
 constexpr std::size_t kMostGuesses = 48;
 constexpr pid_t kNoClient = 201;  // CUDA_ERROR_INVALID_CONTEXT
@@ -44,10 +40,10 @@ std::string read_all(const OwnFd& file) {
 }
 
 // Held by its descriptor. Who waits in vain goes without: the other hangs.
-OwnFd take_turn(const MpsPipe& pipe) {
+OwnFd take_turn(const MpsPipe& pipe, Millis patience) {
   OwnFd turn(
       open((pipe.folder + "/turn").c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-  const std::int64_t until = mono_ms() + kTurnMs;
+  const std::int64_t until = mono_ms() + patience.value();
   while (turn && flock(turn.get(), LOCK_EX | LOCK_NB) != 0 && mono_ms() < until) {
     usleep(2000);
   }
@@ -122,9 +118,9 @@ MpsAnswer run_control(const MpsPipe& pipe, const MpsOrder& order) {
   return {WEXITSTATUS(status), read_all(out)};
 }
 
-std::string tell(const MpsPipe& pipe, const std::string& commands, Millis patience) {
-  const OwnFd turn = take_turn(pipe);
-  return run_control(pipe, {.input = commands, .patience = patience}).text;
+MpsAnswer tell(const MpsPipe& pipe, const std::string& commands, Millis patience) {
+  const OwnFd turn = take_turn(pipe, patience);
+  return run_control(pipe, {.input = commands, .patience = patience});
 }
 
 std::vector<pid_t> numbers(const std::string& text) {
@@ -142,7 +138,8 @@ namespace {
 // One conversation, until it goes wrong or its time is over.
 class Parting {
  public:
-  explicit Parting(const MpsPipe& pipe) : pipe_(pipe), until_(mono_ms() + kPartMs) {}
+  Parting(const MpsPipe& pipe, Millis patience)
+      : pipe_(pipe), until_(mono_ms() + patience.value()) {}
 
   void part(const std::vector<pid_t>& processes) {
     for (const pid_t server : numbers(ask("get_server_list\n"))) {
@@ -176,8 +173,10 @@ class Parting {
     }
   }
   std::string ask(const std::string& commands) {
-    const Millis left(std::max<std::int64_t>(until_ - mono_ms(), 0));
-    const auto answer = run_control(pipe_, {.input = commands, .patience = left});
+    const Millis left(until_ - mono_ms());
+    // Who has not answered is asked no more: what hangs would be left behind each time.
+    const auto answer =
+        left > Millis(0) ? run_control(pipe_, {.input = commands, .patience = left}) : MpsAnswer{};
     if (answer.status != 0) {
       complain(commands, answer.status < 0 ? "no answer in time" : answer.text);
     }
@@ -197,10 +196,11 @@ class Parting {
 
 }  // namespace
 
-std::string part_clients(const MpsPipe& pipe, const std::vector<pid_t>& processes) {
+std::string part_clients(const MpsPipe& pipe, const std::vector<pid_t>& processes,
+                         const MpsPatience& patience) {
   if (processes.empty()) return "";
-  const OwnFd turn = take_turn(pipe);
-  Parting parting(pipe);
+  const OwnFd turn = take_turn(pipe, patience.turn);
+  Parting parting(pipe, patience.answer);
   parting.part(processes);
   return parting.complaint();
 }

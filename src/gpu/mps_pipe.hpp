@@ -38,14 +38,22 @@ struct MpsAnswer {
 };
 MpsAnswer run_control(const MpsPipe& pipe, const MpsOrder& order);
 
-// What the daemon answers to these lines; empty where it does not answer in time.
-std::string tell(const MpsPipe& pipe, const std::string& commands, Millis patience);
+// What the daemon answers to these lines. Waits for its turn for as long again.
+MpsAnswer tell(const MpsPipe& pipe, const std::string& commands, Millis patience);
 // The words of it that are numbers.
 std::vector<pid_t> numbers(const std::string& text);
 
+// How long processes that are to end may go on, because several jobs are ended at once and wait for
+// each other, and then because the server does not answer. One process takes it some 20 ms.
+struct MpsPatience {
+  Millis turn = seconds(10);
+  Millis answer = seconds(3);
+};
+
 // Ends what these processes do on the GPU: none is harmed by their end afterwards. Who is no client
-// is left out. Never takes longer than some seconds, whatever has become of the server. What was
-// not as it should be, in one line; empty: all was.
-std::string part_clients(const MpsPipe& pipe, const std::vector<pid_t>& processes);
+// is left out. Never takes longer than that, whatever has become of the server. What was not as it
+// should be, in one line; empty: all was.
+std::string part_clients(const MpsPipe& pipe, const std::vector<pid_t>& processes,
+                         const MpsPatience& patience = {});
 
 }  // namespace aliquot::gpu

@@ -148,6 +148,20 @@ TEST_F(MpsTest, ServersAreTakenUpAgain) {
 
 // --- the stand-in's own nvidia-cuda-mps-control
 
+TEST_F(MpsTest, ALimitThatWasNotTakenIsToldAndTriedAgain) {
+  MpsServers servers(fake_, folder_ / "mps");
+  const fs::path folder = servers.acquire(HolderId("1"), alice_, 1)->parent_path();
+  fake_.broken = "no answer";
+  ASSERT_TRUE(servers.acquire(HolderId("2"), alice_, 1, gib(10)));
+  fake_.broken.reset();
+  const auto said = servers.tick(at(0));
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_NE(said[0].find("no answer"), std::string::npos) << said[0];
+  servers.release(HolderId("1"), at(1));
+  EXPECT_EQ(fake_.daemons[folder].limit, gib(10));
+  EXPECT_TRUE(servers.tick(at(2)).empty());
+}
+
 class StandinMpsTest : public MpsTest {
  protected:
   StandinMpsTest() {
@@ -310,18 +324,21 @@ TEST_F(StandinMpsTest, AControlDaemonThatHangsIsNotWaitedForLong) {
 // A program in the place of nvidia-cuda-mps-control.
 class MpsPipeTest : public MpsTest {
  protected:
+  void write_program(const std::string& script) const {
+    std::ofstream(folder_ / "control") << "#!/bin/bash\n" << script << "\n";
+    fs::permissions(folder_ / "control", fs::perms::owner_all);
+  }
   std::string part(const std::string& answers) {
     const fs::path program = folder_ / "control";
-    std::ofstream(program) << "#!/bin/bash\nread line\nmkdir " << (folder_ / "one").string()
-                           << " || touch " << (folder_ / "two").string() << "\ncase $line in\n"
-                           << answers << "\nesac\nsleep 0.02\nrmdir " << (folder_ / "one").string()
-                           << "\nexit ${bad:-0}\n";
-    fs::permissions(program, fs::perms::owner_all);
+    const std::string one = (folder_ / "one").string();
+    write_program("read line\nmkdir " + one + " || touch " + (folder_ / "two").string() +
+                  "\ncase $line in\n" + answers + "\nesac\nsleep 0.02\nrmdir " + one +
+                  "\nexit ${bad:-0}");
     std::vector<std::thread> threads;
     std::vector<std::string> said(4);
-    for (auto& one : said) {
+    for (auto& answer : said) {
       threads.emplace_back([&] {
-        one = part_clients({program.string(), {}, folder_.string()}, {77, 78});
+        answer = part_clients({program.string(), {}, folder_.string()}, {77, 78});
       });
     }
     for (auto& thread : threads) thread.join();
@@ -329,6 +346,27 @@ class MpsPipeTest : public MpsTest {
     return said[0];
   }
 };
+
+TEST_F(MpsPipeTest, SilenceIsNoSuccess) {
+  write_program("exec sleep 60");
+  const auto limited = open_mps(folder_ / "control", {})->limit(folder_, gib(1));
+  ASSERT_FALSE(limited);
+  EXPECT_NE(limited.error().message.find("no answer in time"), std::string::npos)
+      << limited.error().message;
+  write_program("exit 0");
+  EXPECT_TRUE(open_mps(folder_ / "control", {})->limit(folder_, gib(1)));
+}
+
+TEST_F(MpsPipeTest, WhoHasNotAnsweredIsAskedNoMore) {
+  const fs::path asked = folder_ / "asked";
+  write_program("read line; echo $line >>" + asked.string() +
+                "\ncase $line in get_s*) echo 5;; *) exec sleep 60;; esac");
+  const MpsPipe pipe{(folder_ / "control").string(), {}, folder_.string()};
+  EXPECT_NE(part_clients(pipe, {77}, {.turn = seconds(1), .answer = seconds(3)}), "");
+  std::ifstream file(asked);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(text, "get_server_list\nget_client_list 5\n");
+}
 
 TEST_F(MpsPipeTest, TurnsAreTaken) {
   EXPECT_EQ(part("get_s*) echo 5;; get_c*) echo \" 77 \"; echo 9;; 't'*' 5 77') echo 0;;"), "");

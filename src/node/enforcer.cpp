@@ -259,7 +259,13 @@ void Enforcer::adopt(const core::Grant& grant) {
 void Enforcer::recovered() {
   for (const HolderId& job : GrantFolder::list(grants_)) {
     const std::lock_guard lock(mutex_);
-    if (!held_.contains(job)) GrantFolder::remove(grants_, job);
+    if (held_.contains(job)) continue;
+    // It may run, and is ended then.
+    const auto pipes = GrantFolder::read_how(grants_, job, {}).pipes;
+    if (options_.mps && !pipes.empty()) {
+      unknown_.emplace(job, options_.mps->pipe(pipes.parent_path()));
+    }
+    GrantFolder::remove(grants_, job);
   }
 }
 
@@ -279,8 +285,9 @@ Result<Enforcer::Enforced> Enforcer::of(const core::Grant& grant, bool just_star
 
 std::optional<gpu::MpsPipe> Enforcer::mps_of(const HolderId& job) {
   const std::lock_guard lock(mutex_);
-  const auto held = held_.find(job);
-  return held == held_.end() ? std::nullopt : held->second.mps;
+  if (const auto held = held_.find(job); held != held_.end()) return held->second.mps;
+  const auto unknown = unknown_.find(job);
+  return unknown == unknown_.end() ? std::nullopt : std::optional(unknown->second);
 }
 
 void Enforcer::suspend(const HolderId& job, bool suspended) {
@@ -333,6 +340,7 @@ void Enforcer::release(const HolderId& job, std::optional<std::int64_t> attempt)
     const std::lock_guard lock(mutex_);
     turned_out_.erase(job);
     suspended_.erase(job);
+    unknown_.erase(job);
     const auto held = held_.find(job);
     if (held == held_.end() || (attempt && held->second.grant.attempt != *attempt)) return;
   }
@@ -340,13 +348,16 @@ void Enforcer::release(const HolderId& job, std::optional<std::int64_t> attempt)
 }
 
 void Enforcer::tick() {
-  if (!servers_) return;
-  const std::lock_guard lock(mps_mutex_);
-  for (const std::string& event : servers_->tick(SystemClock().mono())) {
-    spdlog::info("{}", event);
-  }
-  restore_gpus();
-  busy_ = !servers_->view().empty();
+  if (!servers_ || ticking_.exchange(true)) return;
+  lanes_.post(Uid(0), 0, [this] {
+    const std::lock_guard lock(mps_mutex_);
+    for (const std::string& event : servers_->tick(SystemClock().mono())) {
+      spdlog::info("{}", event);
+    }
+    restore_gpus();
+    busy_ = !servers_->view().empty();
+    ticking_ = false;
+  });
 }
 
 void Enforcer::stop(const std::set<HolderId>& active) {

@@ -3,8 +3,8 @@
 // the job must have in its environment, reads what it used, and finds the processes that got
 // around it.
 //
-// May be called from any thread. grant(), adopt(), release() and tick() may wait for a process to
-// start: on a worker.
+// May be called from any thread. grant(), adopt() and release() may wait for a process to start: on
+// a worker. inspect() and tick() wait for no MPS server: its user can stop it.
 #pragma once
 
 #include <atomic>
@@ -29,6 +29,7 @@
 #include "node/arbiter.hpp"
 #include "node/exclusive_gpus.hpp"
 #include "node/grant_folder.hpp"
+#include "node/lanes.hpp"
 #include "node/monitor.hpp"
 
 namespace aliquot::node {
@@ -95,7 +96,7 @@ class Enforcer {
   // what is in a job without the library is reported. A job whose `usage` has grown ends as a
   // whole, as far as members knows it. What there is to say of it comes back.
   std::vector<Escape> inspect(const std::vector<GpuView>& views, const JobMembers& members = {});
-  // Looks after the servers; often.
+  // Has the servers looked after; often.
   void tick();
   // Whether there is a server to look after.
   [[nodiscard]] bool busy() const { return busy_; }
@@ -155,7 +156,10 @@ class Enforcer {
                std::vector<Condemned>& condemned) const;
   // Those whose `usage` has grown, without their processes.
   std::vector<Condemned> find_grown(std::vector<Escape>& escapes);
-  void end(Condemned condemned);
+  void end(std::vector<Condemned> condemned);
+  // Those of one server.
+  void kill(const std::vector<Condemned>& condemned);
+  [[nodiscard]] bool is_ending(Pid pid) const { return ending_.contains(pid); }
 
   EnforcerOptions options_;
   const std::filesystem::path grants_;
@@ -170,13 +174,18 @@ class Enforcer {
   core::Residue residue_;
   std::set<HolderId> suspended_;
   std::map<HolderId, std::int64_t> turned_out_;  // how many processes of a job
+  std::set<Pid> ending_;                         // whose kill waits for an MPS server
+  std::map<std::string, MonoTime> silent_;       // their folders, and until when
+  std::map<HolderId, gpu::MpsPipe> unknown_;     // of jobs that nobody has adopted
 
   std::mutex making_boards_;
   std::mutex mps_mutex_;
   std::optional<gpu::MpsServers> servers_;
   std::optional<ExclusiveGpus> exclusive_;
   std::atomic<bool> busy_ = false;
+  std::atomic<bool> ticking_ = false;
   Arbiter arbiter_;
+  Lanes lanes_{"aq-servers"};  // one for each MPS server; last, so that they end first
 };
 
 }  // namespace aliquot::node

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -20,7 +21,8 @@ namespace {
 
 class EnforcerTest : public ::testing::Test {
  protected:
-  EnforcerTest() {
+  // With MPS: nobody can speak to its servers.
+  explicit EnforcerTest(bool mps = false) : mps_(mps) {
     start();
     job_ = {.holder = HolderId("7"),
             .owner = Uid(::geteuid()),
@@ -57,11 +59,21 @@ class EnforcerTest : public ::testing::Test {
   void start() {
     const auto library = folder_.path() / "libaliquot.so";
     std::ofstream(library) << "";
-    auto made = Enforcer::create({.run = folder_.path() / "run",
-                                  .library = library,
-                                  .facts = {.driver_version = "550", .no_mps = "none here"},
-                                  .mps = nullptr,
-                                  .clock = &clock_});
+    EnforcerOptions options{.run = folder_.path() / "run",
+                            .library = library,
+                            .facts = {.driver_version = "550", .no_mps = "none here"},
+                            .mps = nullptr,
+                            .clock = &clock_};
+    if (mps_) {
+      const auto control = folder_.path() / "control";
+      std::ofstream(control) << "#!/bin/bash\nexec sleep 60\n";
+      std::filesystem::permissions(control, std::filesystem::perms::owner_all);
+      auto mps = std::make_unique<gpu::FakeMps>();
+      mps->program = control;
+      options.mps = std::move(mps);
+      options.facts.no_mps.clear();
+    }
+    auto made = Enforcer::create(std::move(options));
     ASSERT_TRUE(made) << made.error().message;
     enforcer_ = std::move(*made);
   }
@@ -78,6 +90,7 @@ class EnforcerTest : public ::testing::Test {
     EXPECT_EQ(WTERMSIG(status), SIGKILL);
   }
 
+  const bool mps_;
   const std::string uuid_ = "GPU-00000000-0000-0000-0000-000000000001";
   testing::TemporaryFolder folder_;
   core::Grant job_;
@@ -285,6 +298,52 @@ TEST_F(EnforcerTest, MemoryThatNobodyHoldsIsToldOnce) {
   EXPECT_NE(said().find("60.0 GiB of its memory is in use and held by no process"),
             std::string::npos);
   EXPECT_EQ(said(), "");
+}
+
+class SilentMpsTest : public EnforcerTest {
+ protected:
+  SilentMpsTest() : EnforcerTest(true) {}
+};
+
+// Its user can stop it, and so can everybody who holds its turn.
+TEST_F(SilentMpsTest, HoldsUpItsOwnJobsAlone) {
+  const auto mps = enforcer_->mps_of(HolderId("7"));
+  ASSERT_TRUE(mps);
+  const Fd turn(::open((mps->folder + "/turn").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(::flock(turn.get(), LOCK_EX), 0);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(enforcer_->inspect({view_}).empty());
+  EXPECT_EQ(enforcer_->inspect({view_}).size(), 1U);
+  EXPECT_TRUE(enforcer_->inspect({view_}).empty()) << "it is as good as gone";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  EXPECT_EQ(::waitpid(child_, nullptr, WNOHANG), 0) << "it was not even tried to part it";
+  int status = 0;
+  ASSERT_EQ(::waitpid(child_, &status, 0), child_);
+  EXPECT_EQ(WTERMSIG(status), SIGKILL);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8));
+  // From now on it is not asked.
+  child_ = ::fork();
+  if (child_ == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::pause();
+    ::_exit(0);
+  }
+  view_.processes[0].pid = child_;
+  const auto again = std::chrono::steady_clock::now();
+  (void)enforcer_->inspect({view_});
+  (void)enforcer_->inspect({view_});
+  ASSERT_EQ(::waitpid(child_, &status, 0), child_);
+  EXPECT_LT(std::chrono::steady_clock::now() - again, std::chrono::seconds(2));
+}
+
+TEST_F(SilentMpsTest, IsKnownOfAJobThatNobodyAdopts) {
+  const auto mps = enforcer_->mps_of(HolderId("7"));
+  ASSERT_TRUE(mps);
+  start();
+  enforcer_->recovered();
+  EXPECT_EQ(enforcer_->mps_of(HolderId("7")), mps);
+  enforcer_->release(HolderId("7"), 0);
+  EXPECT_FALSE(enforcer_->mps_of(HolderId("7")));
 }
 
 // The driver shows what a process held until it has cleaned up after it.

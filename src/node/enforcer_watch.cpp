@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
+#include <set>
 #include <unordered_map>
 
 #include "base/text.hpp"
@@ -38,6 +40,11 @@ bool is_stopped(std::int64_t pid) {
   return now && (now->state == 'T' || now->state == 't');
 }
 
+// What is over is not let go on for longer, parted or not.
+constexpr gpu::MpsPatience kPatience{.turn = seconds(1), .answer = seconds(2)};
+// A server that has used it up is not asked for so long: who starts ever more would gain from it.
+constexpr Millis kSilence = seconds(10);
+
 // Said the first time, the second, the fourth, …: who starts again and again fills no log.
 bool worth_saying(std::int64_t times) { return (times & (times - 1)) == 0; }
 
@@ -59,7 +66,7 @@ struct Enforcer::Condemned {
   std::optional<gpu::MpsPipe> mps = {};
   std::vector<ProcessRef> processes = {};
   std::vector<std::pair<ProcessRef, std::string>> words = {};
-  std::string what = {};  // for one of them, whichever
+  std::string what = {};  // for the oldest of them
 };
 
 std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views,
@@ -97,7 +104,8 @@ std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views,
       if (!process.holder) continue;
       const auto found = held_.find(*process.holder);
       if (found == held_.end() || !found->second.limit(view.sample.id)) continue;
-      if (is_leaving(Pid(static_cast<pid_t>(process.pid)))) continue;
+      const Pid pid(static_cast<pid_t>(process.pid));
+      if (is_leaving(pid) || is_ending(pid)) continue;
       const auto charged = charged_by(found->first, found->second, process.pid, gpu);
       processes[found->first].push_back({.pid = process.pid,
                                          .memory = process.memory,
@@ -128,15 +136,19 @@ std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views,
   }
   lock.unlock();
   if (!options_.facts.kill_escapes) return escapes;
-  for (Condemned& one : condemned) end(std::move(one));
   for (Condemned& one : grown) {
-    if (!members_of) continue;
+    if (!members_of) break;
     // Ours and the engine's are among them that look after it.
     for (const ProcessRef& member : members_of(one.job)) {
       if (runs_as(member.pid, one.uid)) one.processes.push_back(member);
     }
-    end(std::move(one));
+    if (!one.what.empty() && !one.processes.empty()) {
+      one.words.emplace_back(std::ranges::min(one.processes, {}, &ProcessRef::start_time),
+                             one.what);
+    }
+    condemned.push_back(std::move(one));
   }
+  end(std::move(condemned));
   return escapes;
 }
 
@@ -233,7 +245,10 @@ void Enforcer::turn_out(const Trespasser& one, const GpuView& view, const Trespa
   const std::string& gpu = view.sample.id.value();
   const auto process = read_process(Pid(static_cast<pid_t>(one.pid)));
   const auto seen = std::ranges::find(view.processes, one.pid, &GpuProcess::pid);
-  if (!process || is_leaving(process->ref.pid) || seen == view.processes.end()) return;
+  if (!process || is_leaving(process->ref.pid) || is_ending(process->ref.pid) ||
+      seen == view.processes.end()) {
+    return;
+  }
   const auto known = before.find({gpu, process->ref});
   const int looks = known == before.end() ? 1 : known->second + 1;
   trespasses_[{gpu, process->ref}] = looks;
@@ -304,18 +319,61 @@ Enforcer::Condemned Enforcer::condemn(const HolderId& job, const Held& held, con
   return condemned;
 }
 
+// Each server in its own lane: its user can see to it that it does not answer.
+void Enforcer::end(std::vector<Condemned> condemned) {
+  std::map<std::string, std::vector<Condemned>> by_server;
+  for (Condemned& one : condemned) {
+    by_server[one.mps ? one.mps->folder : ""].push_back(std::move(one));
+  }
+  for (auto& [folder, all] : by_server) {
+    if (folder.empty()) {
+      kill(all);
+      continue;
+    }
+    std::set<Pid> fresh;
+    {
+      const std::lock_guard lock(mutex_);
+      for (Condemned& one : all) {
+        // Those of a job that ends as a whole come again.
+        std::erase_if(one.processes,
+                      [&](const ProcessRef& process) { return is_ending(process.pid); });
+        for (const ProcessRef& process : one.processes) fresh.insert(process.pid);
+      }
+      ending_.insert(fresh.begin(), fresh.end());
+    }
+    if (fresh.empty()) continue;
+    const auto lane = static_cast<std::int64_t>(std::hash<std::string>{}(folder));
+    const Uid user = all.front().uid;
+    lanes_.post(user, lane, [this, fresh = std::move(fresh), all = std::move(all)] {
+      kill(all);
+      const std::lock_guard lock(mutex_);
+      for (const Pid pid : fresh) ending_.erase(pid);
+    });
+  }
+}
+
 // The words are somebody else's who may hang; it has to be there before the process is gone.
-void Enforcer::end(Condemned condemned) {
-  if (!condemned.what.empty() && !condemned.processes.empty()) {
-    condemned.words.emplace_back(std::ranges::min(condemned.processes, {}, &ProcessRef::start_time),
-                                 condemned.what);
+void Enforcer::kill(const std::vector<Condemned>& condemned) {
+  std::vector<ProcessRef> processes;
+  for (const Condemned& one : condemned) {
+    for (const auto& [process, what] : one.words) {
+      tell_process(process, one.uid, one.gid, fmt::format("aliquot: job {}: {}\n", one.job, what));
+    }
+    processes.insert(processes.end(), one.processes.begin(), one.processes.end());
   }
-  for (const auto& [process, what] : condemned.words) {
-    tell_process(process, condemned.uid, condemned.gid,
-                 fmt::format("aliquot: job {}: {}\n", condemned.job, what));
+  auto mps = condemned.front().mps;
+  const MonoTime begin = SystemClock().mono();
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(silent_, [&](const auto& one) { return one.second <= begin; });
+    if (mps && silent_.contains(mps->folder)) mps.reset();
   }
-  const std::string complaint = signal_parted(condemned.mps, condemned.processes, SIGKILL);
-  if (!complaint.empty()) spdlog::warn("job {}: {}", condemned.job, complaint);
+  const std::string complaint = signal_parted(mps, processes, SIGKILL, kPatience);
+  if (!complaint.empty()) spdlog::warn("job {}: {}", condemned.front().job, complaint);
+  const MonoTime done = SystemClock().mono();
+  if (!mps || done - begin < kPatience.answer) return;
+  const std::lock_guard lock(mutex_);
+  silent_[mps->folder] = done + kSilence;
 }
 
 }  // namespace aliquot::node

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdint>
 #include <memory>
+#include <set>
 
 #include "base/text.hpp"
 #include "node/file.hpp"
@@ -63,18 +64,19 @@ bool dies_of(Pid pid, int signal) {
 }
 
 std::string part(const std::optional<gpu::MpsPipe>& mps, const std::vector<ProcessRef>& processes,
-                 int signal) {
+                 int signal, const gpu::MpsPatience& patience) {
   if (!mps) return "";
-  std::vector<pid_t> dying;
+  std::set<pid_t> dying;
   for (const ProcessRef& process : processes) {
-    if (dies_of(process.pid, signal)) dying.push_back(process.pid.value());
+    if (dies_of(process.pid, signal)) dying.insert(process.pid.value());
   }
-  return gpu::part_clients(*mps, dying);
+  return gpu::part_clients(*mps, {dying.begin(), dying.end()}, patience);
 }
 
 std::string signal_parted(const std::optional<gpu::MpsPipe>& mps,
-                          const std::vector<ProcessRef>& processes, int signal) {
-  auto complaint = part(mps, processes, signal);
+                          const std::vector<ProcessRef>& processes, int signal,
+                          const gpu::MpsPatience& patience) {
+  auto complaint = part(mps, processes, signal, patience);
   signal_processes(processes, signal);
   return complaint;
 }

@@ -19,9 +19,10 @@ bool dies_of(Pid pid, int signal);
 // Those of them that die of the signal. Where there is no MPS nothing happens. What was not as it
 // should be, in one line; empty: all was.
 std::string part(const std::optional<gpu::MpsPipe>& mps, const std::vector<ProcessRef>& processes,
-                 int signal);
+                 int signal, const gpu::MpsPatience& patience = {});
 // The same, and then the signal.
 std::string signal_parted(const std::optional<gpu::MpsPipe>& mps,
-                          const std::vector<ProcessRef>& processes, int signal);
+                          const std::vector<ProcessRef>& processes, int signal,
+                          const gpu::MpsPatience& patience = {});
 
 }  // namespace aliquot::node

@@ -85,6 +85,22 @@ TEST(DiesOf, OneThreadThatDoesNotBlockItIsEnough) {
   EXPECT_TRUE(testing::eventually([&] { return child.dies_of(SIGTERM); }));
 }
 
+TEST(Part, NobodyTwice) {
+  const testing::TemporaryFolder folder;
+  const auto program = folder.path() / "control";
+  const auto ended = folder.path() / "ended";
+  std::ofstream(program) << fmt::format(
+      "#!/bin/bash\nwhile read -r line; do case $line in get_s*) echo 5;; get_c*) echo {};; "
+      "*) echo \"$line\" >>{}; echo 0;; esac; done\n",
+      getpid(), ended.string());
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const auto self = read_process(Pid(getpid()));
+  ASSERT_TRUE(self);
+  const gpu::MpsPipe mps{program.string(), {}, folder.path().string()};
+  EXPECT_EQ(part(mps, {self->ref, self->ref}, SIGKILL), "");
+  EXPECT_EQ(testing::read_text(ended), fmt::format("terminate_client 5 {}\n", getpid()));
+}
+
 TEST(DiesOf, NobodyDoesNot) { EXPECT_FALSE(dies_of(Pid(1 << 30), SIGTERM)); }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -473,6 +474,28 @@ TEST_F(Stepd, SaysThatMemoryRanOut) {
 }
 
 // Words come after the signals, and from somebody who may wait for the file as long as it takes.
+// One that SIGKILL does not end, as in the driver: its tracer does not let it go.
+TEST_F(Stepd, DoesNotWaitForAControlProgramThatHangs) {
+  const auto program = folder_.path() / "control";
+  const auto asked = folder_.path() / "asked";
+  std::ofstream(program) << "#!/bin/bash\necho $$ >>" << asked.string() << "\nexec sleep 600\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  launch_.mps = {program.string(), {}, folder_.path().string()};
+  start("sleep 600 & exit 0");
+  ASSERT_TRUE(testing::eventually([&] { return testing::read_text(asked).ends_with('\n'); }));
+  const pid_t pid = std::stoi(testing::read_text(asked));
+  if (ptrace(PTRACE_SEIZE, pid, nullptr, PTRACE_O_TRACEEXIT) != 0) GTEST_SKIP() << "no ptrace";
+  const bool ended = testing::eventually([&] { return job_.read_exit().has_value(); }, 40);
+  EXPECT_TRUE(is_alive(read_process(Pid(pid))->ref)) << "it was to hang";
+  EXPECT_EQ(testing::read_text(asked), std::to_string(pid) + "\n");
+  waitpid(pid, nullptr, __WALL);
+  ptrace(PTRACE_DETACH, pid, nullptr, nullptr);
+  ASSERT_TRUE(ended);
+  const auto record = finish();
+  EXPECT_EQ(record.leftovers, 1);
+  EXPECT_THAT(record.detail, HasSubstr("no answer in time"));
+}
+
 TEST_F(Stepd, EndsAJobWhoseStderrHangs) {
   const testing::HangingFile file(folder_.path() / "away");
   if (!file.mounted()) GTEST_SKIP() << "needs root and FUSE";

@@ -1,9 +1,12 @@
 #include "node/stepd/supervisor.hpp"
 
+#include <fcntl.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -247,7 +250,7 @@ void Supervisor::begin_end(EndReason reason, const std::string& cause) {
   resume();
   const auto all = all_processes_of_job();
   signal_processes(all, SIGCONT);
-  note(signal_parted(launch_.mps, all, SIGTERM));
+  part_and_signal(all, SIGTERM);
   say(fmt::format("*** JOB {} ON {} CANCELLED AT {} {}{}***", launch_.job_id, launch_.node,
                   format_timestamp(WallTime(wall_ms())), cause, cause.empty() ? "" : " "));
 }
@@ -295,16 +298,36 @@ void Supervisor::resume() {
 void Supervisor::signal(int number, Target target) {
   if (target == Target::batch) {
     const auto shell = shell_ ? read_process(*shell_) : std::nullopt;
-    if (shell) note(signal_parted(launch_.mps, {shell->ref}, number));
+    if (shell) part_and_signal({shell->ref}, number);
     return;
   }
-  note(signal_parted(launch_.mps,
-                     target == Target::steps ? step_processes() : all_processes_of_job(), number));
+  part_and_signal(target == Target::steps ? step_processes() : all_processes_of_job(), number);
 }
 
-// Nobody else hears of it.
-void Supervisor::note(const std::string& complaint) {
-  if (record_.detail.empty()) record_.detail = complaint;
+// By a child of our parent's: a control program that hangs and is left behind must not be ours, as
+// we wait for our children. What it complains of nobody else hears.
+void Supervisor::part(const std::vector<ProcessRef>& processes, int number) {
+  std::array<int, 2> ends{};
+  if (!launch_.mps || processes.empty() || pipe2(ends.data(), O_CLOEXEC) != 0) return;
+  const Fd ours(ends[0]);
+  Fd theirs(ends[1]);
+  if (syscall(SYS_clone, CLONE_PARENT | SIGCHLD, nullptr, nullptr, nullptr, nullptr) == 0) {
+    const std::string complaint = node::part(launch_.mps, processes, number);
+    _exit(write(theirs.get(), complaint.data(), complaint.size()) < 0 ? 1 : 0);
+  }
+  theirs.reset();
+  std::array<char, 1024> complaint{};
+  ssize_t n = 0;
+  while ((n = read(ours.get(), complaint.data(), complaint.size())) < 0 && errno == EINTR) {
+  }
+  if (n > 0 && record_.detail.empty()) {
+    record_.detail.assign(complaint.data(), static_cast<std::size_t>(n));
+  }
+}
+
+void Supervisor::part_and_signal(const std::vector<ProcessRef>& processes, int number) {
+  part(processes, number);
+  signal_processes(processes, number);
 }
 
 void Supervisor::kill_all() {
@@ -313,7 +336,9 @@ void Supervisor::kill_all() {
   for (const Pid pid : group_processes(launch_.group).value_or(std::vector<Pid>{})) {
     if (const auto process = read_process(pid)) all.push_back(process->ref);
   }
-  note(part(launch_.mps, all, SIGKILL));
+  // Once each: what is stuck in the kernel is killed again and again.
+  std::erase_if(all, [&](const ProcessRef& one) { return !killed_.insert(one).second; });
+  part(all, SIGKILL);
   const auto in_group = kill_group(launch_.group, kKillPatience);
   const auto in_tree = kill_tree({.ancestor = Pid(getpid())}, kKillPatience);
   record_.leftovers += in_tree.count + in_group.count;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,9 @@ class Supervisor {
   void suspend();
   void resume();
   void signal(int number, Target target);
-  void note(const std::string& complaint);
+  // Those that die of the signal, from their MPS server.
+  void part(const std::vector<ProcessRef>& processes, int number);
+  void part_and_signal(const std::vector<ProcessRef>& processes, int number);
   void kill_all();
   void finish();
   void say(const std::string& text) { voice_.say(spec_.message_prefix + text + "\n"); }
@@ -71,6 +74,7 @@ class Supervisor {
   bool early_signal_sent_ = false;
   bool ending_ = false;
   std::optional<std::int64_t> kill_at_;
+  std::set<ProcessRef> killed_;
 };
 
 }  // namespace aliquot::node
