@@ -85,8 +85,8 @@ Watchdog::Verdict Watchdog::look(const HolderId& job, Uid owner, const std::stri
   }
   if (!computing.empty()) taken_[owner].now = true;
   for (const std::int64_t pid : computing) {
-    // Seen once it may be about to load the library.
-    if (taken_[owner].time < kStrangerTime || !seen.beside.contains(pid)) continue;
+    // At first sight: who has the library is on the list before the driver knows of it.
+    if (taken_[owner].time < kStrangerTime) continue;
     verdict.unheld.emplace_back(pid, 0);
     if (!seen.unheld.insert(pid).second) continue;
     verdict.unheld.back().second = 1;
@@ -94,7 +94,7 @@ Watchdog::Verdict Watchdog::look(const HolderId& job, Uid owner, const std::stri
   for (auto& [pid, which] : verdict.unheld) {
     if (which > 0) which = ++unheld_[job];
   }
-  seen.beside = std::move(computing);
+  verdict.hopeless = std::max(times, unheld_[job]) >= kMostCondemned;
   std::erase_if(seen.unheld, [&](std::int64_t pid) { return !strangers.contains(pid); });
   std::erase_if(seen.told, [&](std::int64_t pid) { return !strangers.contains(pid); });
   seen.strangers = std::move(strangers);

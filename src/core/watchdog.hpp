@@ -48,6 +48,8 @@ inline constexpr Millis kWatchInterval{250};
 inline constexpr Millis kStrangerTime = seconds(5);
 inline constexpr std::int64_t kForgottenIn = 4;
 inline constexpr Millis kMostStrangerTime = kStrangerTime * 2;
+// In one job, by what it takes or by how long.
+inline constexpr std::int64_t kMostCondemned = 64;
 // A look that comes late says nothing about the time before it.
 inline constexpr Millis kLongestLook = seconds(1);
 
@@ -65,6 +67,8 @@ class Watchdog {
     // Without the library beside another job for too long, each with the number of such processes
     // that the job has had, or 0 where that was told before.
     std::vector<std::pair<std::int64_t, std::int64_t>> unheld = {};
+    // So many of its processes had to go that the job has to: it starts them faster than one looks.
+    bool hopeless = false;
   };
 
   // Before each look: so much time has passed since the last one.
@@ -81,7 +85,6 @@ class Watchdog {
     std::set<std::int64_t> strangers = {};
     std::set<std::int64_t> told = {};
     std::set<std::int64_t> unheld = {};  // of these, told of
-    std::set<std::int64_t> beside = {};  // of these, that computed beside others in the last look
   };
   std::map<std::pair<HolderId, std::string>, Seen> seen_;
   std::map<HolderId, std::int64_t> times_;

@@ -149,8 +149,23 @@ TEST(Watchdog, BesideAnotherJobAStrangerHasItsTimeAndTheNextOnesHaveLess) {
     EXPECT_THAT(unheld({stranger(1, gib(1)), honest(2, gib(1))}, true), IsEmpty());
   EXPECT_THAT(unheld({stranger(1, gib(1)), honest(2, gib(1))}, true), ElementsAre(std::pair(1, 1)));
   EXPECT_THAT(unheld({stranger(1, gib(1))}, true), ElementsAre(std::pair(1, 0))) << "told";
-  EXPECT_THAT(unheld({stranger(3, gib(1))}, true), IsEmpty());
   EXPECT_THAT(unheld({stranger(3, gib(1))}, true), ElementsAre(std::pair(3, 2)));
+}
+
+// Each is there for one look alone.
+TEST(Watchdog, AJobThatStartsThemFasterThanOneLooksIsGivenUp) {
+  for (const bool memory : {false, true}) {
+    Watchdog dog;
+    std::int64_t ended = 0;
+    for (std::int64_t pid = 1; ended < kMostCondemned; ++pid) {
+      ASSERT_LT(pid, kMostCondemned + 2 * kLooks);
+      dog.pass(kWatchInterval);
+      const auto verdict =
+          dog.look(kJob, kOwner, kGpu, gib(10), {stranger(pid, gib(memory ? 40 : 1))}, !memory);
+      ended += std::ssize(verdict.condemned) + std::ssize(verdict.unheld);
+      EXPECT_EQ(verdict.hopeless, ended == kMostCondemned);
+    }
+  }
 }
 
 // Whatever a user splits it into: short processes, short jobs, pauses.

@@ -122,8 +122,8 @@ class Daemon {
   Daemon(const DaemonOptions& options, std::unique_ptr<node::Node> node,
          std::unique_ptr<node::Cgroups> cgroups, StepdOptions stepd)
       : options_(options),
-        node_(std::move(node)),
         cgroups_(std::move(cgroups)),
+        node_(std::move(node)),
         signals_(context_, SIGTERM, SIGINT),
         hangup_(context_, SIGHUP),
         due_(context_),
@@ -296,8 +296,8 @@ class Daemon {
   const DaemonOptions& options_;
   SystemClock clock_;
   SystemUsers users_;
-  std::unique_ptr<node::Node> node_;
   std::unique_ptr<node::Cgroups> cgroups_;
+  std::unique_ptr<node::Node> node_;  // freezes and thaws
   asio::io_context context_{1};
   asio::signal_set signals_;
   asio::signal_set hangup_;
@@ -338,12 +338,6 @@ Result<void> run_daemon(const DaemonOptions& options, const std::function<void()
   if (!std::filesystem::exists(options.run)) {
     TRY(node::make_own_folder(options.run, root ? 0711 : 0700));
   }
-  auto node = TRY(node::Node::open(
-      {.run = options.run,
-       .library = settings.library.empty() ? options.library.string() : settings.library,
-       .standin = standin,
-       .enforce = settings.enforce,
-       .compute_limit = settings.compute_limit}));
   // Two daemons of root with a state of their own each have groups of their own each.
   const std::string state = options.state.lexically_normal();
   const std::string groups = state == "/var/lib/aliquot"
@@ -351,6 +345,13 @@ Result<void> run_daemon(const DaemonOptions& options, const std::function<void()
                                  : fmt::format("aliquot-{:x}", std::hash<std::string>{}(state));
   auto cgroups = root ? node::open_cgroups(groups) : node::no_cgroups("not root");
   spdlog::info("control groups: {}", cgroups->capabilities());
+  auto node = TRY(node::Node::open(
+      {.run = options.run,
+       .library = settings.library.empty() ? options.library.string() : settings.library,
+       .standin = standin,
+       .enforce = settings.enforce,
+       .compute_limit = settings.compute_limit,
+       .cgroups = cgroups.get()}));
   Machine machine = find_machine(settings, node->gpus(), node->devices().simulated());
   StepdOptions stepd{.jobs = options.state / "jobs",
                      .stepd = options.stepd,

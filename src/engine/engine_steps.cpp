@@ -91,7 +91,8 @@ Answer<api::Allocation> Engine::begin_step(const Caller& caller, const std::stri
                               settings_.limits.steps));
   }
   // srun waits then: each has control groups, of which a kernel has only so many.
-  if (const auto open = steps_.find(job.id()); open != steps_.end() && open->second.size() >= kMostOpenSteps) {
+  if (const auto open = steps_.find(job.id());
+      open != steps_.end() && open->second.size() >= kMostOpenSteps) {
     return refuse(409, "ESLURM_NODES_BUSY",
                   fmt::format("the job has {} steps that run, which is as many as can be at once",
                               open->second.size()));

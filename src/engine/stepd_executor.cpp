@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "node/environment.hpp"
@@ -28,6 +29,9 @@ constexpr Millis kLoginPatience = seconds(10);
 constexpr Millis kKillPatience = seconds(5);
 // How long a stepd may take longer than the job may to end.
 constexpr Millis kStepdPatience = seconds(5);
+// Where a stepd has not read what it was told so far.
+constexpr Millis kSendAgain(100);
+constexpr std::size_t kMostWaiting = 1'000;
 
 // By the words, which come through stepd as well.
 bool is_want_of_room(const std::string& why) {
@@ -100,6 +104,9 @@ Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
   if (cgroups_.available()) {
     fence = TRY(cgroups_.create({{JobId(job.id), job.restarts}}, limits_of(job)));
   }
+  // From here on a run has its folder: one without is lost, not yet to begin.
+  const node::JobDirectory directory = folder({JobId(job.id), job.restarts});
+  TRY(directory.write_script(order.payload.script, identity.uid, identity.gid));
   node::Environment user = order.payload.environment;
   if (spec.login_environment) {
     user = node::merge(
@@ -124,8 +131,6 @@ Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
   for (const std::string& variable : order.payload.environment) {
     if (variable.starts_with(kSubmitDir)) context.submit_dir = variable.substr(kSubmitDir.size());
   }
-  const node::JobDirectory directory = folder({JobId(job.id), job.restarts});
-  TRY(directory.write_script(order.payload.script, identity.uid, identity.gid));
 
   node::Launch launch;
   launch.job_id = job.id;
@@ -185,7 +190,10 @@ void StepdExecutor::start(StartOrder order) {
   const node::Run run{JobId(order.job.id), order.job.restarts};
   const Uid user(order.job.uid);
   watches_[run.job] = std::make_unique<Watch>(Watch{run, user, order.mark});
-  post(run, user, [this, run, user, order = std::move(order)] {
+  // Somebody's profile may take as long as it is let.
+  const auto pace =
+      order.spec.login_environment ? node::Lanes::Pace::slow : node::Lanes::Pace::usual;
+  const auto task = [this, run, user, order = std::move(order)] {
     auto stepd = launch(order);
     on_loop([this, run, user, stepd = std::move(stepd)] {
       if (stepd) return started(run, *stepd);
@@ -202,7 +210,8 @@ void StepdExecutor::start(StartOrder order) {
         events.on_never_started(run.job, run.attempt, why);
       });
     });
-  });
+  };
+  post(run, user, task, pace);
 }
 
 void StepdExecutor::adopt(const Job& job) {
@@ -222,7 +231,7 @@ void StepdExecutor::started(const node::Run& run, const node::ProcessRef& stepd)
                            [this, run](boost::system::error_code error) {
                              if (!error) look(run);
                            });
-  for (const node::Command& waiting : std::exchange(watch->waiting, {})) command(run.job, waiting);
+  send_next(run);
 }
 
 // What became of it: after its stepd has ended, and after the daemon was away.
@@ -238,6 +247,7 @@ void StepdExecutor::look(const node::Run& run) {
   if (const auto* stepd = std::get_if<node::ProcessRef>(&*status)) return started(run, *stepd);
   const Uid user = watch->user;
   const std::string mark = watch->mark;
+  const bool ran = watch->running;
   watches_.erase(run.job);
   if (auto* record = std::get_if<node::ExitRecord>(&*status)) {
     if (record->attempt == run.attempt) {
@@ -247,12 +257,24 @@ void StepdExecutor::look(const node::Run& run) {
     }
     status = Directory::Status(Directory::NeverStarted{});  // of the run before
   }
-  if (std::holds_alternative<Directory::NeverStarted>(*status)) {
-    let_go(run, user);
-    return deliver(
-        [&](ExecutorEvents& events) { events.on_never_started(run.job, run.attempt, ""); });
-  }
   // Its processes may be alive with nobody to look after them.
+  if (ran || !std::holds_alternative<Directory::NeverStarted>(*status)) {
+    return bury_lost(run, user, mark);
+  }
+  post(run, user, [this, run, user, mark] {
+    std::error_code error;
+    const bool lost = !std::filesystem::exists(folder(run).path(), error) &&
+                      !node::JobProcesses(cgroups_, {run}, mark).gone();
+    on_loop([this, run, user, mark, lost] {
+      if (lost) return bury_lost(run, user, mark);
+      bury(run, user, mark, [this, run] {
+        deliver([&](ExecutorEvents& events) { events.on_never_started(run.job, run.attempt, ""); });
+      });
+    });
+  });
+}
+
+void StepdExecutor::bury_lost(const node::Run& run, Uid user, const std::string& mark) {
   bury(run, user, mark, [this, run] {
     deliver([&](ExecutorEvents& events) { events.on_lost(run.job, run.attempt); });
   });
@@ -287,20 +309,51 @@ void StepdExecutor::tell_stuck(const node::Run& run, const node::JobProcesses& a
 void StepdExecutor::command(JobId id, const node::Command& command) {
   const auto found = watches_.find(id);
   if (found == watches_.end()) return;
-  const Watch& watch = *found->second;
-  if (!watch.running) {
-    found->second->waiting.push_back(command);
+  Watch& watch = *found->second;
+  // Signals that nobody has taken so far say no more by being many.
+  if (watch.waiting.size() >= kMostWaiting &&
+      std::holds_alternative<node::SignalCommand>(command)) {
     return;
   }
-  if (std::holds_alternative<node::SuspendCommand>(command)) enforcer_.suspend(holder_of(id), true);
-  if (std::holds_alternative<node::ResumeCommand>(command)) enforcer_.suspend(holder_of(id), false);
-  commands_.post([directory = folder(watch.run), command] {
-    // A stepd that no longer listens has ended; its end is on its way.
-    (void)directory.send(command);
-  });
-  if (std::holds_alternative<node::CancelCommand>(command)) {
-    later(options_.kill_wait + kStepdPatience, [this, run = watch.run] { press(run); });
+  watch.waiting.push_back(command);
+  if (watch.running) send_next(watch.run);
+}
+
+// One after the other, each until the stepd has it.
+void StepdExecutor::send_next(const node::Run& run) {
+  Watch* watch = watched(run);
+  if (watch == nullptr || !watch->running || watch->sending || watch->waiting.empty()) return;
+  watch->sending = true;
+  const node::Command command = watch->waiting.front();
+  watch->waiting.pop_front();
+  if (std::holds_alternative<node::ResumeCommand>(command)) {
+    enforcer_.suspend(holder_of(run.job), false);
   }
+  if (std::holds_alternative<node::CancelCommand>(command) && !std::exchange(watch->ending, true)) {
+    later(options_.kill_wait + kStepdPatience, [this, run] { press(run); });
+  }
+  commands_.post([this, run, directory = folder(run), command] {
+    const auto sent = directory.send(command);
+    on_loop([this, run, command, full = !sent && sent.error().code == Error::Code::unavailable] {
+      Watch* one = watched(run);
+      if (one == nullptr) return;
+      // A stepd that no longer listens has ended; its end is on its way.
+      if (!full && std::holds_alternative<node::SuspendCommand>(command)) {
+        enforcer_.suspend(holder_of(run.job), true);
+      }
+      if (!full) {
+        one->sending = false;
+        return send_next(run);
+      }
+      one->waiting.push_front(command);
+      later(kSendAgain, [this, run] {
+        Watch* still = watched(run);
+        if (still == nullptr) return;
+        still->sending = false;
+        send_next(run);
+      });
+    });
+  });
 }
 
 // Its stepd should have ended it long ago. Whatever holds that up, the job is ended.

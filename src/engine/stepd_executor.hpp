@@ -9,6 +9,7 @@
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -73,9 +74,11 @@ class StepdExecutor final : public Executor {
     node::Run run;
     Uid user;
     std::string mark;
-    std::vector<node::Command> waiting = {};  // until it has arrived
+    std::deque<node::Command> waiting = {};  // until it has arrived
     bool running = false;
-    int pressed = 0;  // how often it was found late after it had been told to end
+    bool sending = false;
+    bool ending = false;  // it was told to
+    int pressed = 0;      // how often it was found late after it had been told to end
     std::optional<boost::asio::posix::stream_descriptor> stepd = {};  // its pidfd
   };
 
@@ -85,6 +88,8 @@ class StepdExecutor final : public Executor {
 
   // On the loop.
   Watch* watched(const node::Run& run);
+  void send_next(const node::Run& run);
+  void bury_lost(const node::Run& run, Uid user, const std::string& mark);
   void deliver(std::function<void(ExecutorEvents&)> event);
   void started(const node::Run& run, const node::ProcessRef& stepd);
   void look(const node::Run& run);

@@ -27,6 +27,7 @@
 #include "core/watchdog.hpp"
 #include "gpu/mps.hpp"
 #include "node/arbiter.hpp"
+#include "node/cgroup.hpp"
 #include "node/exclusive_gpus.hpp"
 #include "node/grant_folder.hpp"
 #include "node/lanes.hpp"
@@ -41,6 +42,7 @@ struct EnforcerOptions {
   std::unique_ptr<gpu::MpsControl> mps;  // where facts says there is MPS
   gpu::Devices* devices = nullptr;       // for their compute modes; null: they stay as they are
   const Clock* clock = nullptr;          // null: the machine's
+  Cgroups* cgroups = nullptr;            // that suspended jobs are frozen in; null: others' are
 };
 
 // A process that a job's limits do not reach.
@@ -117,7 +119,9 @@ class Enforcer {
     std::optional<GrantFolder> folder;  // none: lost while the daemon was away
     std::optional<gpu::MpsPipe> mps;
     bool late = false;       // Reach::late: nobody is judged for his time
-    std::int64_t grown = 0;  // looks since its `usage` was found larger than it is to be
+    std::int64_t grown = 0;  // how often its `usage` was found larger than it is to be
+    bool hopeless = false;   // as the watchdog says
+    bool given_up = false;   // and said so
 
     // Nothing: none of this GPU, or all of it.
     [[nodiscard]] std::optional<Bytes> limit(const GpuId& gpu) const {
@@ -154,11 +158,12 @@ class Enforcer {
   void hold_up(const HolderId& job, const Held& held, const GpuView& view,
                const core::Watchdog::Verdict& verdict, std::vector<Escape>& escapes,
                std::vector<Condemned>& condemned) const;
-  // Those whose `usage` has grown, without their processes.
-  std::vector<Condemned> find_grown(std::vector<Escape>& escapes);
+  // Those that have to end as a whole, without their processes.
+  std::vector<Condemned> find_ending(std::vector<Escape>& escapes);
   void end(std::vector<Condemned> condemned);
   // Those of one server.
   void kill(const std::vector<Condemned>& condemned);
+  void let_die(const Condemned& condemned);
   [[nodiscard]] bool is_ending(Pid pid) const { return ending_.contains(pid); }
 
   EnforcerOptions options_;

@@ -2,8 +2,10 @@
 // over. Who that is, core/watchdog decides.
 #include <signal.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <set>
@@ -34,16 +36,30 @@ bool is_leaving(Pid pid) {
   return !(file >> pages) || pages == 0;
 }
 
-// As Slurm suspends a job.
+// As Slurm suspends a job: all of its threads. One that is traced stands still for its tracer
+// alone.
 bool is_stopped(std::int64_t pid) {
-  const auto now = read_process(Pid(static_cast<pid_t>(pid)));
-  return now && (now->state == 'T' || now->state == 't');
+  std::error_code gone;
+  bool any = false;
+  for (const auto& thread :
+       std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), gone)) {
+    std::ifstream file(thread.path() / "stat");
+    std::string line;
+    if (!std::getline(file, line)) continue;
+    const auto behind = line.rfind(')');
+    if (behind == line.npos || line.compare(behind, 4, ") T ") != 0) return false;
+    any = true;
+  }
+  return any;
 }
 
 // What is over is not let go on for longer, parted or not.
 constexpr gpu::MpsPatience kPatience{.turn = seconds(1), .answer = seconds(2)};
 // A server that has used it up is not asked for so long: who starts ever more would gain from it.
 constexpr Millis kSilence = seconds(10);
+
+// What was killed is gone by then, or sleeps in the kernel.
+constexpr Millis kDying(200);
 
 // Said the first time, the second, the fourth, …: who starts again and again fills no log.
 bool worth_saying(std::int64_t times) { return (times & (times - 1)) == 0; }
@@ -77,7 +93,7 @@ std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views,
   const MonoTime now = options_.clock != nullptr ? options_.clock->mono() : SystemClock().mono();
   const Millis elapsed = now - std::exchange(inspected_, now);
   watchdog_.pass(elapsed);
-  auto grown = find_grown(escapes);
+  auto whole = find_ending(escapes);
   const auto before = std::exchange(trespasses_, {});
   std::map<HolderId, std::unordered_map<std::int64_t, std::vector<Bytes>>> members;
   const auto charged_by = [&](const HolderId& job, Held& held, std::int64_t pid,
@@ -125,6 +141,7 @@ std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views,
         condemned.push_back(condemn(job, held, view, verdict, escapes));
       }
       hold_up(job, held, view, verdict, escapes, condemned);
+      held.hopeless |= verdict.hopeless;
       if (!held.plan.library) continue;
       for (const std::int64_t pid : verdict.strangers) {
         const auto* const process = &*std::ranges::find(view.processes, pid, &GpuProcess::pid);
@@ -136,7 +153,7 @@ std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views,
   }
   lock.unlock();
   if (!options_.facts.kill_escapes) return escapes;
-  for (Condemned& one : grown) {
+  for (Condemned& one : whole) {
     if (!members_of) break;
     // Ours and the engine's are among them that look after it.
     for (const ProcessRef& member : members_of(one.job)) {
@@ -218,21 +235,30 @@ bool Enforcer::others_compute(
   return false;
 }
 
-// Once is enough: it is ended in every look until it is gone, whoever forks meanwhile.
-std::vector<Enforcer::Condemned> Enforcer::find_grown(std::vector<Escape>& escapes) {
+// Jobs that end as a whole. Once is enough: they are ended in every look until they are gone,
+// whoever forks meanwhile.
+std::vector<Enforcer::Condemned> Enforcer::find_ending(std::vector<Escape>& escapes) {
   std::vector<Condemned> all;
   const bool kills = options_.facts.kill_escapes;
   for (auto& [job, held] : held_) {
-    const bool now = held.folder && held.folder->cut_back();
-    if (!now && (held.grown == 0 || !kills)) continue;
-    Condemned condemned{
-        .job = job, .uid = held.grant.owner, .gid = held.grant.group, .mps = held.mps};
-    if (worth_saying(++held.grown)) {
-      condemned.what = fmt::format(
+    std::string what;
+    if (held.folder && held.folder->cut_back()) {
+      ++held.grown;
+      what = fmt::format(
           "the job has made its {} larger than it is to be, which is the daemon's disk; {}",
           (held.folder->path() / ALIQUOT_USAGE_FILE).string(),
           kills ? "cut back, and the job is ended" : "cut back");
-      escapes.push_back({job, condemned.what});
+    } else if (held.hopeless && kills && !std::exchange(held.given_up, true)) {
+      what =
+          fmt::format("{} of its processes had to be ended, and it starts more: the job is ended",
+                      core::kMostCondemned);
+    }
+    if (what.empty() && !(kills && (held.grown > 0 || held.given_up))) continue;
+    Condemned condemned{
+        .job = job, .uid = held.grant.owner, .gid = held.grant.group, .mps = held.mps};
+    if (!what.empty() && (held.grown == 0 || worth_saying(held.grown))) {
+      condemned.what = what;
+      escapes.push_back({job, std::move(what)});
     }
     all.push_back(std::move(condemned));
   }
@@ -370,10 +396,33 @@ void Enforcer::kill(const std::vector<Condemned>& condemned) {
   }
   const std::string complaint = signal_parted(mps, processes, SIGKILL, kPatience);
   if (!complaint.empty()) spdlog::warn("job {}: {}", condemned.front().job, complaint);
+  for (const Condemned& one : condemned) let_die(one);
   const MonoTime done = SystemClock().mono();
   if (!mps || done - begin < kPatience.answer) return;
   const std::lock_guard lock(mutex_);
   silent_[mps->folder] = done + kSilence;
+}
+
+// Under the first version of control groups what is frozen does not die: a suspended job goes on
+// for the moment that it takes.
+void Enforcer::let_die(const Condemned& condemned) {
+  if (options_.cgroups == nullptr) return;
+  const auto left = [&] {
+    return std::ranges::find_if(condemned.processes,
+                                [](const ProcessRef& process) { return is_alive(process); });
+  };
+  std::optional<Run> run;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!suspended_.contains(condemned.job) || left() == condemned.processes.end()) return;
+    run = options_.cgroups->run_of(left()->pid);
+    if (!run || !options_.cgroups->freeze({*run}, false)) return;
+  }
+  const std::int64_t until = mono_ms() + kDying.value();
+  while (left() != condemned.processes.end() && mono_ms() < until) ::usleep(1'000);
+  const std::lock_guard lock(mutex_);
+  // Who resumes it says so here before he does it.
+  if (suspended_.contains(condemned.job)) static_cast<void>(options_.cgroups->freeze({*run}, true));
 }
 
 }  // namespace aliquot::node

@@ -45,7 +45,7 @@ class JobDirectory {
   [[nodiscard]] Result<ProcessRef> start(const std::filesystem::path& program,
                                          Millis patience = seconds(10)) const;
 
-  // failed_state if no stepd listens (any more).
+  // failed_state if no stepd listens (any more), unavailable if it is behind with listening.
   [[nodiscard]] Result<void> send(const Command& command) const;
 
   struct NeverStarted {};  // and will not be: start over with prepare()

@@ -1,8 +1,8 @@
 // Threads for calls that may block, in lanes: what is posted to one lane is done in order, and no
 // lane waits for another. A lane belongs to a user, and one user keeps only so many threads busy:
-// whatever users do to make calls about their own jobs slow, the others' go on. What a user can make
-// slow at will is said to be so when it is posted, and has half of the user's threads: what ends his
-// jobs always has the others.
+// whatever users do to make calls about their own jobs slow, the others' go on. What a user can
+// make slow at will is said to be so when it is posted, and has half of the user's threads: what
+// ends his jobs always has the others.
 //
 // Results go back to the loop by whatever the task itself posts.
 #pragma once

@@ -66,8 +66,8 @@ std::optional<Environment> parse(const std::string& text) {
   return merge({}, environment);
 }
 
-// Somebody who traces it keeps a dead process until he lets go of it: it is not waited for then, and
-// taken off the list later.
+// Somebody who traces it keeps a dead process until he lets go of it: it is not waited for then,
+// and taken off the list later.
 void reap(Pid pid, Millis patience) {
   static std::mutex mutex;
   static std::vector<pid_t> left;

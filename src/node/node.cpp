@@ -20,7 +20,8 @@ EnforcerOptions find_backends(const NodeOptions& options, gpu::Devices& devices,
                                   .strict = options.enforce.strict,
                                   .kill_escapes = options.enforce.kill_escapes},
                         .mps = nullptr,
-                        .devices = &devices};
+                        .devices = &devices,
+                        .cgroups = options.cgroups};
   core::EnforcementFacts& facts = found.facts;
   for (const gpu::Device& device : gpus) {
     if (device.capability) facts.capabilities.emplace(device.gpu.id, *device.capability);

@@ -21,6 +21,7 @@ struct NodeOptions {
   std::optional<gpu::StandIn> standin = {};
   EnforceSettings enforce = {};
   Compute compute_limit = kWholeGpu;  // over that: compute is over-committed
+  Cgroups* cgroups = nullptr;         // see EnforcerOptions
 };
 
 class Node {
