@@ -31,7 +31,7 @@ constexpr Millis kKillPatience = seconds(5);
 constexpr Millis kStepdPatience = seconds(5);
 // Where a stepd has not read what it was told so far.
 constexpr Millis kSendAgain(100);
-constexpr std::size_t kMostWaiting = 1'000;
+constexpr std::size_t kMostWaiting = 16;
 
 // By the words, which come through stepd as well.
 bool is_want_of_room(const std::string& why) {
@@ -310,12 +310,15 @@ void StepdExecutor::command(JobId id, const node::Command& command) {
   const auto found = watches_.find(id);
   if (found == watches_.end()) return;
   Watch& watch = *found->second;
-  // Signals that nobody has taken so far say no more by being many.
-  if (watch.waiting.size() >= kMostWaiting &&
-      std::holds_alternative<node::SignalCommand>(command)) {
-    return;
+  const auto is_signal = [](const node::Command& one) {
+    return std::holds_alternative<node::SignalCommand>(one);
+  };
+  if (!is_signal(command)) {
+    watch.waiting.insert(std::ranges::find_if(watch.waiting, is_signal), command);
+  } else if (watch.waiting.size() < kMostWaiting) {
+    // Signals that nobody has taken so far say no more by being many.
+    watch.waiting.push_back(command);
   }
-  watch.waiting.push_back(command);
   if (watch.running) send_next(watch.run);
 }
 

@@ -171,6 +171,8 @@ Result<void> JobDirectory::send(const Command& command) const {
     return fail(Error::Code::failed_state, "no aliquot-stepd listens at {}: {}", path.string(),
                 std::strerror(errno));
   }
+  // A short queue: what is said last is not to wait for thousands.
+  (void)fcntl(fd.get(), F_SETPIPE_SZ, 4096);
   const auto line = to_line(command);
   if (line.size() > 4096) return fail(Error::Code::invalid_argument, "the command is too long");
   // Up to PIPE_BUF it is written whole or not at all.
