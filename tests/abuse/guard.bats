@@ -38,3 +38,29 @@ bare='env -i LD_LIBRARY_PATH=$LD_LIBRARY_PATH ALIQUOT_STANDIN_STATE=$ALIQUOT_STA
   [ "$(grep -c '^rc=137$' "$work/games/out")" -eq 2 ]
   as news sbatch -W -o out --wrap 'echo fine'
 }
+
+@test "what is over is ended also where its user has suspended the job" {
+  start_users
+  load=$ALIQUOT_BIN/aliquot-load
+  as games sbatch -o out -e err --gpu-mem=2G --wrap "$bare $load --mem 60G --seconds 600 --busy 0% & echo \$! >pid
+    sleep 0.2; env -u LD_PRELOAD scontrol suspend \$SLURM_JOB_ID; sleep 1000"
+  eventually has_state 1 SUSPENDED
+  said() { grep -q 'was granted 2.0 GiB; killed' "$work/games/err"; }
+  gone() { [[ ! -e /proc/$(cat "$work/games/pid")/exe ]]; }
+  eventually said
+  eventually gone
+  has_state 1 SUSPENDED
+  scontrol resume 1
+  has_state 1 RUNNING
+}
+
+@test "who starts what has no library faster than one looks loses the job" {
+  start_users
+  load=$ALIQUOT_BIN/aliquot-load
+  as news sbatch -o out --gpu-mem=8G --wrap "$load --mem 1G --seconds 600"
+  as games sbatch -o out -e err --gpu-mem=8G --wrap "while :; do $bare $load --mem 1G --seconds 0.3; done"
+  over() { has_state 2 FAILED; }
+  eventually over || eventually over
+  grep -q 'of its processes had to be ended, and it starts more: the job is ended' "$work/games/err"
+  has_state 1 RUNNING
+}

@@ -29,3 +29,23 @@ over() { [[ -z $(squeue -h -j "$1" 2>/dev/null) ]]; }
   has_state "$id" RUNNING
   scancel "$id"
 }
+
+@test "a full run folder ends nobody, and holds up whom it has no room for" {
+  [[ $EUID -eq 0 ]] || skip "needs root"
+  mkdir "$work/run"
+  mount -t tmpfs -o size=6m none "$work/run" || skip "needs mounts"
+  start_users --run-dir "$work/run"
+  for i in 1 2 3 4; do
+    as games sbatch -o out --gpu-mem=1G --wrap 'sleep 1000'
+  done
+  waits() { [[ $(squeue -h -t PD -o %r | sort -u) == BeginTime ]]; }
+  eventually waits
+  [[ -n $(squeue -h -t R) ]]
+  as news sbatch -W -o out --wrap 'echo fine'
+  scancel -u games
+  eventually no_jobs
+  as news sbatch -W -o out --gpu-mem=1G --wrap 'echo fine'
+  kill "$daemon" && wait "$daemon" || true
+  daemon=
+  umount -l "$work/run"
+}

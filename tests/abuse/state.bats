@@ -95,3 +95,17 @@ daemon_lives() { kill -0 "$daemon" && squeue -h >/dev/null; }
   as games scontrol release "$first"
   eventually has_state "$second" COMPLETED
 }
+
+@test "a run whose folder is gone is ended, and not begun beside itself" {
+  start_users
+  as games sbatch -o out -G 1 --no-requeue --wrap 'echo ran >>ran; sleep 1000'
+  eventually test -s "$work/games/ran"
+  kill -KILL "$daemon"
+  wait "$daemon" || true
+  rm -rf "$work/state/jobs/1"
+  start_engine
+  eventually has_state 1 NODE_FAIL
+  [ "$(cat "$work/games/ran")" = ran ]
+  none() { ! pgrep -u games -x sleep; }
+  eventually none
+}

@@ -111,7 +111,9 @@ void World::check_clients() {
     if (job.batch || job.state == "COMPLETING") continue;
     const auto holder = holders_.find(job.id);
     const bool held = holder != holders_.end() && holder->second->open;
-    const bool may_wait = clock_.mono() - restarted_ < seconds(60);
+    // Frozen with its job a client cannot come back, and then has its time.
+    if (job.state == "SUSPENDED") frozen_until_ = clock_.mono();
+    const bool may_wait = clock_.mono() - std::max(restarted_, frozen_until_) < kReattach;
     const bool detached = job.name.starts_with("detached");
     if (!held && !may_wait && !detached) {
       throw Violation(fmt::format("job {} runs and its client is gone", job.id));

@@ -126,6 +126,7 @@ class World {
   bool due_ = false;  // a request changed something, and nobody has settled
   std::vector<std::shared_ptr<Connection>> connections_;
   MonoTime restarted_ = {};
+  MonoTime frozen_until_ = {};  // when an interactive job was last seen suspended
   int boots_ = 1;
   int serial_ = 0;
 
