@@ -9,6 +9,10 @@ setup() { need_sandbox; }
 teardown() {
   local node
   [[ -z ${SANDBOX:-} ]] || for node in n1 n2 n3; do kill -CONT "$(agent_pid "$node")" 2>/dev/null || true; done
+  if [[ -n ${own_sandbox:-} ]]; then
+    pkill -f "^slurmd -D -f $SANDBOX/" || true
+    stop_sandbox
+  fi
 }
 
 reason() { scontrol show node "$1" | sed -n 's/^ *Reason=\(.*\) \[.*/\1/p'; }
@@ -116,6 +120,7 @@ patiently() {
 # slurmd finds its name by the host's, and slurmstepd has none in its environment.
 @test "a node that is not named as its host is drained all the same" {
   stop_sandbox
+  own_sandbox=yes
   start_sandbox 9 --nodes 1 --gpus 2 --no-db --set agent.patience=3
   stop_agent n1
   kill "$(pgrep -f "^slurmd -D -N n1 -f $SANDBOX/")"
