@@ -38,6 +38,10 @@ bool is_want_of_room(const std::string& why) {
   return why.ends_with(std::strerror(ENOSPC)) || why.ends_with(std::strerror(EDQUOT));
 }
 
+bool is_signal(const node::Command& command) {
+  return std::holds_alternative<node::SignalCommand>(command);
+}
+
 }  // namespace
 
 StepdExecutor::StepdExecutor(asio::io_context& context, node::Cgroups& cgroups,
@@ -310,14 +314,15 @@ void StepdExecutor::command(JobId id, const node::Command& command) {
   const auto found = watches_.find(id);
   if (found == watches_.end()) return;
   Watch& watch = *found->second;
-  const auto is_signal = [](const node::Command& one) {
-    return std::holds_alternative<node::SignalCommand>(one);
-  };
   if (!is_signal(command)) {
     watch.waiting.insert(std::ranges::find_if(watch.waiting, is_signal), command);
   } else if (watch.waiting.size() < kMostWaiting) {
     // Signals that nobody has taken so far say no more by being many.
     watch.waiting.push_back(command);
+  }
+  // Whether it hears of it or not.
+  if (std::holds_alternative<node::CancelCommand>(command) && !std::exchange(watch.ending, true)) {
+    later(options_.kill_wait + kStepdPatience, [this, run = watch.run] { press(run); });
   }
   if (watch.running) send_next(watch.run);
 }
@@ -332,9 +337,6 @@ void StepdExecutor::send_next(const node::Run& run) {
   if (std::holds_alternative<node::ResumeCommand>(command)) {
     enforcer_.suspend(holder_of(run.job), false);
   }
-  if (std::holds_alternative<node::CancelCommand>(command) && !std::exchange(watch->ending, true)) {
-    later(options_.kill_wait + kStepdPatience, [this, run] { press(run); });
-  }
   commands_.post([this, run, directory = folder(run), command] {
     const auto sent = directory.send(command);
     on_loop([this, run, command, full = !sent && sent.error().code == Error::Code::unavailable] {
@@ -348,7 +350,10 @@ void StepdExecutor::send_next(const node::Run& run) {
         one->sending = false;
         return send_next(run);
       }
-      one->waiting.push_front(command);
+      // Before what came after it, and behind what does not wait for signals.
+      const auto place =
+          is_signal(command) ? std::ranges::find_if(one->waiting, is_signal) : one->waiting.begin();
+      one->waiting.insert(place, command);
       later(kSendAgain, [this, run] {
         Watch* still = watched(run);
         if (still == nullptr) return;
