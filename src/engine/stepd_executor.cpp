@@ -31,7 +31,6 @@ constexpr Millis kKillPatience = seconds(5);
 constexpr Millis kStepdPatience = seconds(5);
 // Where a stepd has not read what it was told so far.
 constexpr Millis kSendAgain(100);
-constexpr std::size_t kMostWaiting = 16;
 
 // By the words, which come through stepd as well.
 bool is_want_of_room(const std::string& why) {
@@ -316,8 +315,9 @@ void StepdExecutor::command(JobId id, const node::Command& command) {
   Watch& watch = *found->second;
   if (!is_signal(command)) {
     watch.waiting.insert(std::ranges::find_if(watch.waiting, is_signal), command);
-  } else if (watch.waiting.size() < kMostWaiting) {
-    // Signals that nobody has taken so far say no more by being many.
+  } else if (std::ranges::find(watch.waiting, node::to_line(command), node::to_line) ==
+             watch.waiting.end()) {
+    // As the kernel has it: one that waits to be taken is not made two by being sent again.
     watch.waiting.push_back(command);
   }
   // Whether it hears of it or not.
