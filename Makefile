@@ -3,7 +3,7 @@ JOBS ?= $(shell nproc)
 export JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help build run stop bundle test test-slurm-matrix bench fuzz soak walk tidy format clean update-shell-tests deps-build deps-test deps-all
+.PHONY: help build run stop bundle image test test-slurm-matrix test-kube bench fuzz soak walk tidy format clean update-shell-tests deps-build deps-test deps-kube deps-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' Makefile
@@ -22,12 +22,18 @@ bundle: build ## make build/bundle/aliquot-*: a folder that runs on a machine wh
 	@tools/install-deps bundle
 	@tools/bundle
 
+image: bundle ## make build/image/aliquot-*.tar: the image for Kubernetes, without docker or a registry
+	@tools/image
+
 test: deps-all ## install what is missing, build everything, run every test
 	@tools/run-tests
 
 test-slurm-matrix: bundle ## the tests on Slurm 22.05, 24.11 and 26.05, in folders filled by debootstrap
 	@tools/install-deps matrix
 	@tools/test-slurm-matrix
+
+test-kube: deps-kube build ## the tests on real Kubernetes, 1.20 and a current one, each built once from source
+	@tools/test-kube
 
 bench: deps-test build ## run the benchmarks of the release build
 	@tools/bench
@@ -70,5 +76,8 @@ deps-build:
 deps-test:
 	@tools/install-deps build test
 
+deps-kube:
+	@tools/install-deps build kube kube-lab
+
 deps-all:
-	@tools/install-deps build test lint slurm
+	@tools/install-deps build test lint slurm kube

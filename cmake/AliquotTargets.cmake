@@ -26,11 +26,21 @@ if(BUILD_TESTING AND ALIQUOT_UNIT_TESTS)
   target_precompile_headers(aliquot_test_headers PRIVATE ${common_headers} ${test_headers})
 endif()
 
-# aliquot_library(<folder> [SOURCES …] [DEPENDS …])
+# aliquot_suites(<name>): the suites of the unit test <name>_test as tests <name>.<suite>.
+function(aliquot_suites name)
+  set(suites ${CMAKE_CURRENT_BINARY_DIR}/${name}_test.cmake)
+  add_custom_command(TARGET ${name}_test POST_BUILD BYPRODUCTS ${suites}
+    COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${name}_test> -D PREFIX=${name} -D FILE=${suites}
+      -P ${PROJECT_SOURCE_DIR}/cmake/AliquotSuites.cmake)
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${suites})
+endfunction()
+
+# aliquot_library(<folder> [SOURCES …] [DEPENDS …] [TESTS_ELSEWHERE …])
 #   The static library aliquot_<folder> from SOURCES (none: a header-only folder), linked to DEPENDS.
-#   Every *_test.cpp beside the code goes into one executable <folder>_test, case by case in ctest.
+#   Every *_test.cpp beside the code goes into one executable <folder>_test, suite by suite in ctest; those below the
+#   sub-folders TESTS_ELSEWHERE do not.
 function(aliquot_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS;TESTS_ELSEWHERE")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "aliquot_library(${folder}): what is '${arg_UNPARSED_ARGUMENTS}'?")
   endif()
@@ -46,20 +56,22 @@ function(aliquot_library folder)
   endif()
 
   file(GLOB_RECURSE tests CONFIGURE_DEPENDS *_test.cpp)
+  foreach(elsewhere ${arg_TESTS_ELSEWHERE})
+    list(FILTER tests EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${elsewhere}/")
+  endforeach()
   if(BUILD_TESTING AND ALIQUOT_UNIT_TESTS AND tests)
     add_executable(${folder}_test ${tests})
     target_link_libraries(${folder}_test PRIVATE
       ${library} GTest::gmock GTest::gtest_main rapidcheck Threads::Threads)
     aliquot_common_headers(${folder}_test test)
-    gtest_discover_tests(${folder}_test
-      TEST_PREFIX "${folder}." DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+    aliquot_suites(${folder})
   endif()
 endfunction()
 
 # aliquot_fuzzer(<name> SOURCE <file> [DEPENDS …])
 #   In the fuzz preset: the libFuzzer executable fuzz_<name>, and a short run of it in ctest, which starts
 #   from the files in <source dir>/corpus/<name>/ where there are any. Elsewhere: nothing.
-set(ALIQUOT_FUZZ_SECONDS 5 CACHE STRING "seconds each fuzzer runs in ctest")
+set(ALIQUOT_FUZZ_SECONDS 3 CACHE STRING "seconds each fuzzer runs in ctest")
 function(aliquot_fuzzer name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "SOURCE" "DEPENDS")
   if(NOT arg_SOURCE OR arg_UNPARSED_ARGUMENTS)

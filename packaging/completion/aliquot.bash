@@ -56,12 +56,13 @@ _aliquot() {
       _aliquot_files "$cur"
       return
       ;;
-    --nodes | --pods) [[ ${path[1]:-} != sim ]] || _aliquot_files "$cur"; return ;;
+    --key) [[ ${path[*]:1} != "slurm init" ]] || _aliquot_files "$cur"; return ;;
+    --nodes | --pods) [[ ${path[1]:-} != sim && ${path[*]:1} != "slurm init" ]] || _aliquot_files "$cur"; return ;;
     --policy) words="all $(_aliquot_ask "$name" sim policies | awk 'NR > 1 { print $1 }')" ;;
     --order) words="own published" ;;
     --model) words=$(sed -n 's/.*--model NAME .*: \(.*\) (.*/\1/p' <<<"$help") ;;
     -p | --partition) words=$(_aliquot_ask "$name" sinfo -h -o %R) ;;
-    -u | --user | --uid) words=$(compgen -u) ;;
+    -u | --user | --users | --uid) words=$(compgen -u) ;;
     -t | --states) [[ ${path[*]} == *squeue ]] && words="pending running suspended completing completed cancelled failed timeout all" ;;
     -j | --job | --jobs | --jobid) words=$(_aliquot_jobs "$name") ;;
     *)

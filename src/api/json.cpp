@@ -8,167 +8,117 @@
 #include <boost/pfr/tuple_size.hpp>
 #include <charconv>
 #include <concepts>
-#include <cstddef>
-#include <cstdlib>
-#include <limits>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "base/text.hpp"
 
-// One table of fields serves both directions. Writing goes straight to text: a list of ten thousand
-// jobs is the common case, and no tree of values is built for it.
+// One table of fields for each type serves both directions. Writing goes straight to text: a list
+// of ten thousand jobs is the common case, and no tree of values is built for it.
 
 namespace aliquot::api {
 namespace {
 
 namespace json = boost::json;
 
-template <class T, class U>
-concept Of = std::same_as<std::remove_const_t<T>, U>;
+// One field of a type: its name in JSON, and the member that holds it.
+template <class T, class Value>
+struct Field {
+  using Type = Value;
+  const char* name;
+  Value T::*member;
+  bool detail;
+};
+template <class T, class Value>
+constexpr Field<T, Value> make_field(const char* name, Value T::*member, bool detail = false) {
+  return {name, member, detail};
+}
+
+template <class T>
+struct Table;
+
+// A field that is missing here does not compile. DETAIL: one of the texts that make up half of a
+// job, and that a table of jobs does not show.
+#define FIELD(name) make_field(#name, &T::name)
+#define DETAIL(name) make_field(#name, &T::name, true)
+#define TABLE(Type, ...)                                                               \
+  template <>                                                                          \
+  struct Table<Type> {                                                                 \
+    using T = Type;                                                                    \
+    static constexpr auto kFields = std::make_tuple(__VA_ARGS__);                      \
+    static_assert(std::tuple_size_v<decltype(kFields)> == boost::pfr::tuple_size_v<T>, \
+                  #Type " has a field that is not in its table");                      \
+  }
 
 // clang-format off
-#define FIELD(name) visit(#name, value.name)
-
-template <class Visitor, Of<SignalRequest> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(number); FIELD(before_s); FIELD(batch_only);
-}
-
-template <class Visitor, Of<LimitInfo> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(resource); FIELD(soft); FIELD(hard);
-}
-
-template <class Visitor, Of<JobSpec> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(name); FIELD(partition); FIELD(account); FIELD(qos); FIELD(comment); FIELD(reservation);
-  FIELD(licenses); FIELD(wckey); FIELD(mail_type); FIELD(mail_user); FIELD(batch);
-  FIELD(script); FIELD(arguments); FIELD(command); FIELD(work_dir); FIELD(environment);
-  FIELD(login_environment); FIELD(std_out); FIELD(std_err); FIELD(std_in); FIELD(append);
-  FIELD(umask); FIELD(propagate); FIELD(limits); FIELD(submit_host); FIELD(time_limit_ms); FIELD(begin_ms); FIELD(deadline_ms);
-  FIELD(hold); FIELD(requeue); FIELD(nice); FIELD(priority); FIELD(dependency);
-  FIELD(kill_on_invalid_dependency); FIELD(array); FIELD(signal); FIELD(immediate);
-  FIELD(immediate_s); FIELD(detached); FIELD(array_throttle);
-  FIELD(nodes); FIELD(ntasks); FIELD(ntasks_per_node); FIELD(cpus_per_task); FIELD(memory);
-  FIELD(memory_per_cpu); FIELD(memory_per_gpu); FIELD(exclusive); FIELD(constraint);
-  FIELD(gres); FIELD(gpus); FIELD(gpus_per_node); FIELD(gpus_per_task); FIELD(gpu_mem);
-  FIELD(gpu_share);
-}
-
-template <class Visitor, Of<GpuHold> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(index); FIELD(uuid); FIELD(model); FIELD(memory); FIELD(compute); FIELD(whole); FIELD(node);
-}
-
-template <class Visitor, Of<StepInfo> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(job_id); FIELD(id); FIELD(name); FIELD(state); FIELD(start_ms); FIELD(end_ms);
-  FIELD(exit_code); FIELD(exit_signal); FIELD(ntasks); FIELD(cpus); FIELD(user_cpu_ms);
-  FIELD(system_cpu_ms); FIELD(max_rss); FIELD(gpus);
-}
-
-template <class Visitor, Of<JobInfo> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(id); FIELD(array_job_id); FIELD(array_task_id); FIELD(array_pending);
-  FIELD(array_count); FIELD(array_min); FIELD(array_max); FIELD(array_step); FIELD(array_throttle); FIELD(name);
-  FIELD(user); FIELD(uid); FIELD(group); FIELD(gid); FIELD(account); FIELD(partition);
-  FIELD(qos); FIELD(comment); FIELD(state); FIELD(reason); FIELD(reason_detail);
-  FIELD(cancelled_by); FIELD(priority); FIELD(nice); FIELD(dependency); FIELD(requeue);
-  FIELD(restarts); FIELD(batch); FIELD(exit_code); FIELD(exit_signal); FIELD(derived_exit_code);
-  FIELD(derived_exit_signal); FIELD(submit_ms); FIELD(eligible_ms); FIELD(start_ms);
-  FIELD(end_ms); FIELD(time_limit_ms); FIELD(suspend_ms); FIELD(suspended_total_ms);
-  FIELD(deadline_ms); FIELD(ntasks); FIELD(ntasks_per_node); FIELD(cpus_per_task); FIELD(cpus);
-  FIELD(memory); FIELD(gres); FIELD(constraint); FIELD(node); FIELD(gpus); FIELD(enforcement); FIELD(command);
-  FIELD(work_dir); FIELD(std_out); FIELD(std_err); FIELD(std_in); FIELD(submit_host);
-  FIELD(steps); FIELD(user_cpu_ms); FIELD(system_cpu_ms); FIELD(max_rss); FIELD(gpu_ms);
-  FIELD(gpu_memory_peak); FIELD(gpu_utilisation);
-}
-
-template <class Visitor, Of<GpuProcess> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(pid); FIELD(user); FIELD(command); FIELD(memory); FIELD(job_id);
-}
-
-template <class Visitor, Of<GpuInfo> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(index); FIELD(uuid); FIELD(model); FIELD(simulated); FIELD(health); FIELD(memory);
-  FIELD(memory_granted); FIELD(memory_used); FIELD(compute_limit); FIELD(compute_granted);
-  FIELD(utilisation); FIELD(stale); FIELD(whole); FIELD(jobs); FIELD(processes);
-}
-
-template <class Visitor, Of<NodeInfo> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(name); FIELD(state); FIELD(reason); FIELD(reason_user); FIELD(reason_ms); FIELD(cpus); FIELD(cpus_allocated); FIELD(memory);
-  FIELD(memory_allocated); FIELD(boot_ms); FIELD(daemon_start_ms); FIELD(os); FIELD(gpus);
-}
-
-template <class Visitor, Of<PartitionInfo> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(name); FIELD(is_default); FIELD(up); FIELD(max_time_ms); FIELD(default_time_ms);
-}
-
-template <class Visitor, Of<BackendInfo> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(name); FIELD(used); FIELD(detail);
-}
-
-template <class Visitor, Of<ClusterInfo> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(version); FIELD(daemon_version); FIELD(cluster); FIELD(one_user); FIELD(simulated);
-  FIELD(policy); FIELD(cgroup); FIELD(enforcement); FIELD(node); FIELD(partitions); FIELD(config);
-  FIELD(engine); FIELD(nodes);
-}
-
-template <class Visitor, Of<Overview> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(cluster); FIELD(jobs);
-}
-
-template <class Visitor, Of<Submitted> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(job_id);
-}
-
-template <class Visitor, Of<Allocation> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(job_id); FIELD(step_id); FIELD(environment); FIELD(job);
-}
-
-template <class Visitor, Of<StepSpec> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(name); FIELD(ntasks); FIELD(cpus_per_task); FIELD(overlap); FIELD(gres); FIELD(gpus);
-  FIELD(gpus_per_node); FIELD(gpus_per_task);
-}
-
-template <class Visitor, Of<StepEnd> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(exit_code); FIELD(exit_signal); FIELD(user_cpu_ms); FIELD(system_cpu_ms);
-  FIELD(max_rss);
-}
-
-template <class Visitor, Of<CancelSpec> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(signal); FIELD(batch); FIELD(full);
-}
-
-template <class Visitor, Of<WhyInfo> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(job_id); FIELD(state); FIELD(reason); FIELD(sentences); FIELD(earliest_start_ms);
-}
-
-template <class Visitor, Of<ErrorInfo> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(code); FIELD(message);
-}
-
-template <class Visitor, Of<JobList> T>
-void visit_fields(Visitor& visit, T& value) {
-  FIELD(jobs); FIELD(next);
-}
-
-#undef FIELD
+TABLE(SignalRequest, FIELD(number), FIELD(before_s), FIELD(batch_only));
+TABLE(LimitInfo, FIELD(resource), FIELD(soft), FIELD(hard));
+TABLE(JobSpec, FIELD(name), FIELD(partition), FIELD(account), FIELD(qos), FIELD(comment),
+  FIELD(reservation), FIELD(licenses), FIELD(wckey), FIELD(mail_type), FIELD(mail_user),
+  FIELD(batch), FIELD(script), FIELD(arguments), FIELD(command), FIELD(work_dir),
+  FIELD(environment), FIELD(login_environment), FIELD(std_out), FIELD(std_err), FIELD(std_in),
+  FIELD(append), FIELD(umask), FIELD(propagate), FIELD(limits), FIELD(submit_host),
+  FIELD(time_limit_ms), FIELD(begin_ms), FIELD(deadline_ms), FIELD(hold), FIELD(requeue),
+  FIELD(nice), FIELD(priority), FIELD(dependency), FIELD(kill_on_invalid_dependency), FIELD(array),
+  FIELD(signal), FIELD(immediate), FIELD(immediate_s), FIELD(detached), FIELD(array_throttle),
+  FIELD(nodes), FIELD(ntasks), FIELD(ntasks_per_node), FIELD(cpus_per_task), FIELD(memory),
+  FIELD(memory_per_cpu), FIELD(memory_per_gpu), FIELD(exclusive), FIELD(constraint), FIELD(gres),
+  FIELD(gpus), FIELD(gpus_per_node), FIELD(gpus_per_task), FIELD(gpu_mem), FIELD(gpu_share));
+TABLE(GpuHold, FIELD(index), FIELD(uuid), FIELD(model), FIELD(memory), FIELD(compute), FIELD(whole),
+  FIELD(node));
+TABLE(StepInfo, FIELD(job_id), FIELD(id), FIELD(name), FIELD(state), FIELD(start_ms), FIELD(end_ms),
+  FIELD(exit_code), FIELD(exit_signal), FIELD(ntasks), FIELD(cpus), FIELD(user_cpu_ms),
+  FIELD(system_cpu_ms), FIELD(max_rss), FIELD(gpus));
+TABLE(JobInfo, FIELD(id), FIELD(array_job_id), FIELD(array_task_id), FIELD(array_pending),
+  FIELD(array_count), FIELD(array_min), FIELD(array_max), FIELD(array_step), FIELD(array_throttle),
+  FIELD(name), FIELD(user), FIELD(uid), FIELD(group), FIELD(gid), FIELD(account), FIELD(partition),
+  FIELD(qos), DETAIL(comment), FIELD(state), FIELD(reason), DETAIL(reason_detail),
+  FIELD(cancelled_by), FIELD(priority), FIELD(nice), DETAIL(dependency), FIELD(requeue),
+  FIELD(restarts), FIELD(batch), FIELD(exit_code), FIELD(exit_signal), FIELD(derived_exit_code),
+  FIELD(derived_exit_signal), FIELD(submit_ms), FIELD(eligible_ms), FIELD(start_ms), FIELD(end_ms),
+  FIELD(time_limit_ms), FIELD(suspend_ms), FIELD(suspended_total_ms), FIELD(deadline_ms),
+  FIELD(ntasks), FIELD(ntasks_per_node), FIELD(cpus_per_task), FIELD(cpus), FIELD(memory),
+  FIELD(gres), FIELD(constraint), FIELD(node), FIELD(gpus), FIELD(enforcement), DETAIL(command),
+  DETAIL(work_dir), DETAIL(std_out), DETAIL(std_err), DETAIL(std_in), DETAIL(submit_host),
+  FIELD(steps), FIELD(user_cpu_ms), FIELD(system_cpu_ms), FIELD(max_rss), FIELD(gpu_ms),
+  FIELD(gpu_memory_peak), FIELD(gpu_utilisation));
+TABLE(GpuProcess, FIELD(pid), FIELD(user), FIELD(command), FIELD(memory), FIELD(job_id));
+TABLE(GpuInfo, FIELD(index), FIELD(uuid), FIELD(model), FIELD(simulated), FIELD(health),
+  FIELD(memory), FIELD(memory_granted), FIELD(memory_used), FIELD(compute_limit),
+  FIELD(compute_granted), FIELD(utilisation), FIELD(stale), FIELD(whole), FIELD(jobs),
+  FIELD(processes));
+TABLE(NodeInfo, FIELD(name), FIELD(state), FIELD(reason), FIELD(reason_user), FIELD(reason_ms),
+  FIELD(cpus), FIELD(cpus_allocated), FIELD(memory), FIELD(memory_allocated), FIELD(boot_ms),
+  FIELD(daemon_start_ms), FIELD(os), FIELD(gpus));
+TABLE(PartitionInfo, FIELD(name), FIELD(is_default), FIELD(up), FIELD(max_time_ms),
+  FIELD(default_time_ms));
+TABLE(BackendInfo, FIELD(name), FIELD(used), FIELD(detail));
+TABLE(ClusterInfo, FIELD(version), FIELD(daemon_version), FIELD(cluster), FIELD(one_user),
+  FIELD(simulated), FIELD(policy), FIELD(cgroup), FIELD(enforcement), FIELD(node),
+  FIELD(partitions), FIELD(config), FIELD(engine), FIELD(nodes));
+TABLE(Overview, FIELD(cluster), FIELD(jobs));
+TABLE(Submitted, FIELD(job_id));
+TABLE(Allocation, FIELD(job_id), FIELD(step_id), FIELD(environment), FIELD(job));
+TABLE(StepSpec, FIELD(name), FIELD(ntasks), FIELD(cpus_per_task), FIELD(overlap), FIELD(gres),
+  FIELD(gpus), FIELD(gpus_per_node), FIELD(gpus_per_task));
+TABLE(StepEnd, FIELD(exit_code), FIELD(exit_signal), FIELD(user_cpu_ms), FIELD(system_cpu_ms),
+  FIELD(max_rss));
+TABLE(CancelSpec, FIELD(signal), FIELD(batch), FIELD(full));
+TABLE(DrainSpec, FIELD(reason));
+TABLE(WhyInfo, FIELD(job_id), FIELD(state), FIELD(reason), FIELD(sentences),
+  FIELD(earliest_start_ms));
+TABLE(ErrorInfo, FIELD(code), FIELD(message));
+TABLE(JobList, FIELD(jobs), FIELD(next));
 // clang-format on
+#undef TABLE
+#undef DETAIL
+#undef FIELD
+
+template <class T, class Visitor>
+void each_field(Visitor&& visit) {
+  std::apply([&](const auto&... one) { (visit(one), ...); }, Table<T>::kFields);
+}
 
 template <class T>
 constexpr bool kIsOptional = false;
@@ -212,13 +162,6 @@ void write_string(std::string& out, std::string_view text) {
 // Brief: besides, what a table of jobs does not show is left out.
 enum class Style : std::uint8_t { full, sparse, brief };
 
-// Is it one of the texts of a job that make up half of it?
-bool is_detail(const JobInfo& job, const std::string& field) {
-  return &field == &job.command || &field == &job.work_dir || &field == &job.std_out ||
-         &field == &job.std_err || &field == &job.std_in || &field == &job.submit_host ||
-         &field == &job.comment || &field == &job.reason_detail || &field == &job.dependency;
-}
-
 template <Style style, class T>
 void write(std::string& out, const T& value);
 
@@ -227,33 +170,29 @@ void write_struct(std::string& out, const T& value) {
   static const T kDefault;
   out += '{';
   bool first = true;
-  auto names = [&](const char* name, const auto& field) {
-    using Field = std::remove_cvref_t<decltype(field)>;
-    if constexpr (kIsOptional<Field>) {
+  each_field<T>([&](const auto& one) {
+    using Value = typename std::remove_cvref_t<decltype(one)>::Type;
+    const Value& field = value.*one.member;
+    if constexpr (kIsOptional<Value>) {
       if (!field) return;
     }
-    if constexpr (style == Style::brief && std::same_as<T, JobInfo> &&
-                  std::same_as<Field, std::string>) {
-      if (is_detail(value, field)) return;
+    if constexpr (style == Style::brief) {
+      if (one.detail) return;
     }
     if constexpr (style != Style::full) {
-      if constexpr (kIsVector<Field> || kIsMap<Field>) {
+      if constexpr (kIsVector<Value> || kIsMap<Value>) {
         if (field.empty()) return;
-      } else if constexpr (std::equality_comparable<Field>) {
-        const auto offset =
-            reinterpret_cast<const std::byte*>(&field) - reinterpret_cast<const std::byte*>(&value);
-        const auto* usual = reinterpret_cast<const std::byte*>(&kDefault) + offset;
-        if (field == *reinterpret_cast<const Field*>(usual)) return;
+      } else if constexpr (std::equality_comparable<Value>) {
+        if (field == kDefault.*one.member) return;
       }
     }
     if (!first) out += ',';
     first = false;
     out += '"';
-    out += name;
+    out += one.name;
     out += "\":";
     write<style>(out, field);
-  };
-  visit_fields(names, value);
+  });
   out += '}';
 }
 
@@ -300,22 +239,19 @@ Result<void> read_struct(const json::value& from, T& to) {
   const json::object* object = from.if_object();
   if (object == nullptr) return fail(Error::Code::invalid_argument, ": expected an object");
   Result<void> result;
-  std::size_t fields = 0;
-  auto fill = [&](const char* name, auto& field) {
-    ++fields;
+  each_field<T>([&](const auto& one) {
     if (!result) return;
-    const json::value* found = object->if_contains(name);
+    const json::value* found = object->if_contains(one.name);
     if (found == nullptr) return;
+    auto& field = to.*one.member;
     if (found->is_null()) {  // absent; in an update that is a change
       if constexpr (kIsOptional<std::remove_cvref_t<decltype(field)>>) field.reset();
       return;
     }
     if (auto done = read(*found, field); !done) {
-      result = fail(done.error().code, ".{}{}", name, done.error().message);
+      result = fail(done.error().code, ".{}{}", one.name, done.error().message);
     }
-  };
-  visit_fields(fill, to);
-  if (fields != boost::pfr::tuple_size_v<T>) std::abort();  // the table above lacks a field
+  });
   return result;
 }
 
@@ -376,15 +312,6 @@ void JobListWriter::add(const JobInfo& job) {
   }
 }
 
-void JobListWriter::add(const JobInfo& job, const std::string& reason_detail) {
-  add(job);
-  if (brief_ || reason_detail.empty()) return;
-  text_.back() = ',';  // the object goes on
-  text_ += "\"reason_detail\":";
-  write_string(text_, reason_detail);
-  text_ += '}';
-}
-
 std::string JobListWriter::take(std::optional<std::int64_t> next) {
   text_ += next ? fmt::format("],\"next\":{}}}", *next) : "]}";
   return std::move(text_);
@@ -436,8 +363,7 @@ void make_plain(T& value) {
   } else if constexpr (kIsMap<T>) {
     for (auto& [key, entry] : value) make_plain(entry);
   } else if constexpr (std::is_class_v<T>) {
-    auto each = [](const char*, auto& field) { make_plain(field); };
-    visit_fields(each, value);
+    each_field<T>([&](const auto& one) { make_plain(value.*one.member); });
   }
 }
 
@@ -456,42 +382,30 @@ template void make_plain(Overview&);
 template void make_plain(WhyInfo&);
 template void make_plain(Submitted&);
 template void make_plain(ErrorInfo&);
-template std::string to_json(const SignalRequest&);
-template Result<SignalRequest> from_json(std::string_view);
-template std::string to_json(const JobSpec&);
-template Result<JobSpec> from_json(std::string_view);
-template std::string to_json(const GpuHold&);
-template Result<GpuHold> from_json(std::string_view);
-template std::string to_json(const StepInfo&);
-template Result<StepInfo> from_json(std::string_view);
-template std::string to_json(const JobInfo&);
-template Result<JobInfo> from_json(std::string_view);
-template std::string to_json(const GpuProcess&);
-template Result<GpuProcess> from_json(std::string_view);
-template std::string to_json(const GpuInfo&);
-template Result<GpuInfo> from_json(std::string_view);
-template std::string to_json(const NodeInfo&);
-template Result<NodeInfo> from_json(std::string_view);
-template std::string to_json(const PartitionInfo&);
-template Result<PartitionInfo> from_json(std::string_view);
-template std::string to_json(const ClusterInfo&);
-template Result<ClusterInfo> from_json(std::string_view);
-template Result<Overview> from_json(std::string_view);
-template std::string to_json(const Submitted&);
-template Result<Submitted> from_json(std::string_view);
-template std::string to_json(const Allocation&);
-template Result<Allocation> from_json(std::string_view);
-template std::string to_json(const StepSpec&);
-template Result<StepSpec> from_json(std::string_view);
-template std::string to_json(const StepEnd&);
-template Result<StepEnd> from_json(std::string_view);
-template std::string to_json(const CancelSpec&);
-template Result<CancelSpec> from_json(std::string_view);
-template std::string to_json(const WhyInfo&);
-template Result<WhyInfo> from_json(std::string_view);
-template std::string to_json(const ErrorInfo&);
-template Result<ErrorInfo> from_json(std::string_view);
-template std::string to_json(const JobList&);
-template Result<JobList> from_json(std::string_view);
+
+#define BOTH_WAYS(Type)                      \
+  template std::string to_json(const Type&); \
+  template Result<Type> from_json(std::string_view)
+BOTH_WAYS(SignalRequest);
+BOTH_WAYS(JobSpec);
+BOTH_WAYS(GpuHold);
+BOTH_WAYS(StepInfo);
+BOTH_WAYS(JobInfo);
+BOTH_WAYS(GpuProcess);
+BOTH_WAYS(GpuInfo);
+BOTH_WAYS(NodeInfo);
+BOTH_WAYS(PartitionInfo);
+BOTH_WAYS(ClusterInfo);
+BOTH_WAYS(Overview);
+BOTH_WAYS(Submitted);
+BOTH_WAYS(Allocation);
+BOTH_WAYS(StepSpec);
+BOTH_WAYS(StepEnd);
+BOTH_WAYS(CancelSpec);
+BOTH_WAYS(DrainSpec);
+BOTH_WAYS(WhyInfo);
+BOTH_WAYS(ErrorInfo);
+BOTH_WAYS(JobList);
+#undef BOTH_WAYS
 
 }  // namespace aliquot::api

@@ -44,8 +44,6 @@ class JobListWriter {
   // does not show.
   explicit JobListWriter(std::size_t expected, bool brief = false);
   void add(const JobInfo& job);
-  // With this reason_detail instead of its own, which must be empty.
-  void add(const JobInfo& job, const std::string& reason_detail);
   std::string take(std::optional<std::int64_t> next = {});
 
  private:

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "api/testing.hpp"
+
 namespace aliquot::api {
 namespace {
 
@@ -35,6 +37,31 @@ TEST(Json, ListsLeaveDefaultsOutAndReadThemBack) {
   EXPECT_EQ(back->jobs[0].reason, "None");
   EXPECT_FALSE(back->jobs[0].requeue);
   EXPECT_TRUE(back->jobs[1].requeue);
+}
+
+template <class T>
+void expect_every_field_back() {
+  const std::string text = to_json(filled<T>());
+  const auto back = from_json<T>(text);
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(to_json(*back), text);
+  // As many as were given a value, none of them twice.
+  std::int64_t count = 0;
+  T value;
+  fill(value, count);
+  for (std::int64_t i = 101; i <= 100 + count; ++i) {
+    EXPECT_THAT(text, HasSubstr(std::to_string(i)));
+  }
+}
+
+TEST(Json, BringsEveryFieldBack) {
+  expect_every_field_back<JobSpec>();
+  expect_every_field_back<JobInfo>();
+  expect_every_field_back<ClusterInfo>();
+  expect_every_field_back<Allocation>();
+  expect_every_field_back<StepSpec>();
+  expect_every_field_back<StepEnd>();
+  expect_every_field_back<WhyInfo>();
 }
 
 TEST(Json, IgnoresTheUnknownAndKeepsDefaults) {
@@ -81,23 +108,20 @@ RC_GTEST_PROP(Json, TextSurvives, (const std::string& name, const std::vector<st
 }
 
 TEST(Json, ABriefListLeavesOutWhatATableDoesNotShow) {
-  JobInfo job;
-  job.id = 7;
-  job.name = "train";
-  job.command = "/home/me/train.sh";
-  job.work_dir = "/home/me";
-  job.reason = "Priority";
+  const auto job = filled<JobInfo>();
   JobListWriter brief(1, true);
-  brief.add(job, "jobs before it wait");
+  brief.add(job);
   const auto read = from_json<JobList>(brief.take());
   ASSERT_TRUE(read);
   ASSERT_EQ(read->jobs.size(), 1U);
-  EXPECT_EQ(read->jobs[0].name, "train");
-  EXPECT_EQ(read->jobs[0].reason, "Priority");
-  EXPECT_EQ(read->jobs[0].command + read->jobs[0].work_dir + read->jobs[0].reason_detail, "");
+  const JobInfo& shown = read->jobs[0];
+  EXPECT_EQ(shown.name, job.name);
+  EXPECT_EQ(shown.reason, job.reason);
+  EXPECT_EQ(shown.command + shown.work_dir + shown.std_out + shown.std_err + shown.std_in, "");
+  EXPECT_EQ(shown.comment + shown.reason_detail + shown.dependency + shown.submit_host, "");
   JobListWriter whole(1);
-  whole.add(job, "jobs before it wait");
-  EXPECT_EQ(from_json<JobList>(whole.take())->jobs.at(0).reason_detail, "jobs before it wait");
+  whole.add(job);
+  EXPECT_EQ(from_json<JobList>(whole.take())->jobs.at(0).reason_detail, job.reason_detail);
 }
 
 }  // namespace

@@ -314,6 +314,11 @@ struct CancelSpec {
   bool full = false;   // -f
 };
 
+// Why the machine takes no new jobs.
+struct DrainSpec {
+  std::string reason;
+};
+
 // Why a job waits, for people.
 struct WhyInfo {
   std::int64_t job_id = 0;

@@ -1,6 +1,6 @@
 // The heavy half of {fmt}: templates that every file would generate anew as soon as it formats into
 // a buffer, logs a line or prints a quantity, four seconds each time. format_once.cpp has them for
-// all. base/result.hpp includes this; nobody else need.
+// all. base/result.hpp includes this for everybody.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,8 +1,5 @@
 #include "base/hostlist.hpp"
 
-#include <algorithm>
-#include <cstdint>
-
 #include "base/text.hpp"
 
 namespace aliquot {

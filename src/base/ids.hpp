@@ -29,10 +29,11 @@ class Id {
 };
 
 using JobId = Id<struct JobIdTag, std::int64_t>;
-// The kernel's user and group ids.
+// The kernel's ids of processes, users and groups.
+using Pid = Id<struct PidTag, std::int32_t>;
 using Uid = Id<struct UidTag, std::uint32_t>;
 using Gid = Id<struct GidTag, std::uint32_t>;
-// Who holds a part of a GPU: a job of any engine, by a name that is one file's: "7".
+// A job of any engine that holds a part of a GPU. It can be the name of a file: "7".
 using HolderId = Id<struct HolderIdTag, std::string>;
 // The device's UUID as the driver prints it: `GPU-…` or `MIG-…`.
 using GpuId = Id<struct GpuIdTag, std::string>;

@@ -4,6 +4,8 @@
 #include <rapidcheck/gtest.h>
 
 #include <limits>
+#include <map>
+#include <string>
 
 namespace aliquot {
 namespace {
@@ -14,12 +16,9 @@ std::string error_of(std::string_view text) {
 }
 
 TEST(Percent, ReadsBasisPoints) {
-  EXPECT_EQ(parse_percent("25%"), Compute(2500));
-  EXPECT_EQ(parse_percent("25"), Compute(2500));
-  EXPECT_EQ(parse_percent("0.5%"), Compute(50));
-  EXPECT_EQ(parse_percent("12.34%"), Compute(1234));
-  EXPECT_EQ(parse_percent("0.01"), Compute(1));
-  EXPECT_EQ(parse_percent("100%"), kWholeGpu);
+  const std::map<std::string, std::int64_t> texts = {
+      {"25%", 2500}, {"25", 2500}, {"0.5%", 50}, {"12.34%", 1234}, {"0.01", 1}, {"100%", 10'000}};
+  for (const auto& [text, points] : texts) EXPECT_EQ(parse_percent(text), Compute(points)) << text;
 }
 
 TEST(Percent, RefusalsSayWhatToDo) {
@@ -38,14 +37,15 @@ TEST(Percent, RefusalsSayWhatToDo) {
 }
 
 TEST(Percent, PrintsShort) {
-  EXPECT_EQ(format_percent(Compute(2500)), "25%");
-  EXPECT_EQ(format_percent(Compute(50)), "0.5%");
-  EXPECT_EQ(format_percent(Compute(1234)), "12.34%");
-  EXPECT_EQ(format_percent(Compute(0)), "0%");
-  EXPECT_EQ(format_percent(kWholeGpu * 2), "200%");
-  EXPECT_EQ(format_percent(Compute(-1050)), "-10.5%");
-  EXPECT_EQ(format_percent(Compute(std::numeric_limits<std::int64_t>::min())),
-            "-92233720368547758.08%");
+  const std::map<std::int64_t, std::string> texts = {
+      {2500, "25%"},
+      {50, "0.5%"},
+      {1234, "12.34%"},
+      {0, "0%"},
+      {20'000, "200%"},
+      {-1050, "-10.5%"},
+      {std::numeric_limits<std::int64_t>::min(), "-92233720368547758.08%"}};
+  for (const auto& [points, text] : texts) EXPECT_EQ(format_percent(Compute(points)), text);
 }
 
 RC_GTEST_PROP(PercentProperty, PrintedPercentagesReadBack, ()) {

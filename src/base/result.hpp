@@ -34,30 +34,6 @@ struct Error {
   friend bool operator==(const Error&, const Error&) = default;
 };
 
-constexpr std::string_view to_string(Error::Code code) {
-  switch (code) {
-    case Error::Code::invalid_argument:
-      return "invalid_argument";
-    case Error::Code::not_found:
-      return "not_found";
-    case Error::Code::already_exists:
-      return "already_exists";
-    case Error::Code::out_of_range:
-      return "out_of_range";
-    case Error::Code::permission_denied:
-      return "permission_denied";
-    case Error::Code::failed_state:
-      return "failed_state";
-    case Error::Code::unavailable:
-      return "unavailable";
-    case Error::Code::unsupported:
-      return "unsupported";
-    case Error::Code::internal:
-      return "internal";
-  }
-  return "unknown";
-}
-
 template <class T = void>
 using Result = tl::expected<T, Error>;
 

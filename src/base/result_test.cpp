@@ -49,10 +49,5 @@ TEST(Result, TryOnANamedResultLeavesItWhole) {
   EXPECT_EQ(twice(Result<std::string>("ab")), "abab");
 }
 
-TEST(Result, EveryCodeHasAName) {
-  EXPECT_EQ(to_string(Error::Code::invalid_argument), "invalid_argument");
-  EXPECT_EQ(to_string(Error::Code::internal), "internal");
-}
-
 }  // namespace
 }  // namespace aliquot

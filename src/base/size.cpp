@@ -1,7 +1,6 @@
 #include "base/size.hpp"
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 
 #include "base/text.hpp"

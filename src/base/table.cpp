@@ -70,24 +70,4 @@ std::string render_table(const std::vector<Column>& columns, const std::vector<R
   return out;
 }
 
-std::string render_delimited(const std::vector<Column>& columns, const std::vector<Row>& rows,
-                             const DelimitedLayout& layout) {
-  std::string out;
-  const auto append_line = [&](auto&& text_of) {
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      out += text_of(i);
-      if (layout.trailing || i + 1 < columns.size()) out += layout.delimiter;
-    }
-    out += '\n';
-  };
-
-  if (layout.header) {
-    append_line([&](std::size_t i) -> std::string_view { return columns[i].header; });
-  }
-  for (const auto& row : rows) {
-    append_line([&](std::size_t i) -> std::string_view { return cell(row, i, columns.size()); });
-  }
-  return out;
-}
-
 }  // namespace aliquot

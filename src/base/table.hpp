@@ -1,6 +1,6 @@
-// Text tables laid out as Slurm's commands lay them out: fixed widths, cut or marked where too
-// long, or fields between delimiters. What the columns are and say is the caller's; what users may
-// write about them is format_spec.hpp's. A column is measured in characters (UTF-8), not bytes.
+// Text tables laid out as Slurm's commands lay them out: in columns of fixed width, and a text that
+// is too long is cut or marked. The caller says which columns there are; what users may write about
+// them is read by format_spec.hpp. A column is measured in characters (UTF-8), not bytes.
 #pragma once
 
 #include <cstddef>
@@ -42,15 +42,5 @@ struct TableLayout {
 // Every line ends with a newline.
 std::string render_table(const std::vector<Column>& columns, const std::vector<Row>& rows,
                          const TableLayout& layout = {});
-
-struct DelimitedLayout {
-  std::string delimiter = "|";
-  bool trailing = false;  // sacct -p: also after the last field; -P: not
-  bool header = true;
-};
-
-// Whole texts between delimiters; the columns' widths do not matter.
-std::string render_delimited(const std::vector<Column>& columns, const std::vector<Row>& rows,
-                             const DelimitedLayout& layout = {});
 
 }  // namespace aliquot

@@ -57,17 +57,8 @@ TEST(Table, LooksLikeSacct) {
             "42           interacti+        gpu       root          1  COMPLETED      0:0 \n");
 }
 
-TEST(Table, LooksLikeParsableSacct) {
-  const std::vector<Column> columns{{"JobID", 12}, {"State", 3}};
-  const std::vector<Row> rows{{"7_[1-6%2]", "CANCELLED"}, {"15", ""}};
-  EXPECT_EQ(render_delimited(columns, rows), "JobID|State\n7_[1-6%2]|CANCELLED\n15|\n");
-  EXPECT_EQ(render_delimited(columns, rows, {.delimiter = "|", .trailing = true, .header = false}),
-            "7_[1-6%2]|CANCELLED|\n15||\n");
-}
-
 TEST(Table, WithoutHeaderOrRowsThereIsNothing) {
   EXPECT_EQ(render_table(kSacct, {}, {.header = false, .prefix = ""}), "");
-  EXPECT_EQ(render_delimited(kSacct, {}, {.delimiter = "|", .header = false}), "");
 }
 
 TEST(Table, CountsCharactersNotBytes) {

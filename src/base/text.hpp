@@ -20,6 +20,9 @@ std::optional<std::int64_t> parse_digits(std::string_view text);
 // for anything else, for more than nine decimals, or where it does not fit.
 std::optional<std::int64_t> parse_decimal(std::string_view text, std::int64_t denominator);
 
+// The value of a hexadecimal digit, upper or lower case; -1: it is none.
+int hex_value(char digit);
+
 std::string to_lower(std::string_view text);
 bool equals_ignoring_case(std::string_view a, std::string_view b);
 

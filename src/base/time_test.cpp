@@ -26,13 +26,5 @@ TEST(Clock, ManualMovesOnlyWhenMoved) {
 
 TEST(ClockDeathTest, ManualNeverGoesBack) { EXPECT_DEATH(ManualClock().advance(Millis(-1)), ""); }
 
-TEST(Clock, SystemIsInThisCenturyAndDoesNotGoBack) {
-  const SystemClock system;
-  const Clock& clock = system;
-  EXPECT_GT(clock.wall(), WallTime(days(50 * std::int64_t{365})));
-  const auto before = clock.mono();
-  EXPECT_GE(clock.mono(), before);
-}
-
 }  // namespace
 }  // namespace aliquot

@@ -1,4 +1,4 @@
-// Points in time as Slurm writes them, in the local time zone of whoever looks.
+// Points in time as Slurm writes them, in the local time zone.
 #pragma once
 
 #include <string>

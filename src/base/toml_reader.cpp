@@ -123,41 +123,6 @@ TomlReader toml_table(TomlReaders readers) {
   };
 }
 
-TomlReader text_into(std::string& to) {
-  return [&to](const TomlPlace& place) -> Result<void> {
-    to = TRY(place.text());
-    return {};
-  };
-}
-
-TomlReader texts_into(std::vector<std::string>& to) {
-  return [&to](const TomlPlace& place) -> Result<void> {
-    to = TRY(place.texts());
-    return {};
-  };
-}
-
-TomlReader truth_into(bool& to) {
-  return [&to](const TomlPlace& place) -> Result<void> {
-    to = TRY(place.truth());
-    return {};
-  };
-}
-
-TomlReader span_into(Millis& to) {
-  return [&to](const TomlPlace& place) -> Result<void> {
-    to = TRY(place.span());
-    return {};
-  };
-}
-
-TomlReader number_into(std::int64_t& to, std::int64_t most) {
-  return [&to, most](const TomlPlace& place) -> Result<void> {
-    to = TRY(place.number(1, most));
-    return {};
-  };
-}
-
 TomlReader one_of(std::string& to, std::vector<std::string> allowed) {
   return [&to, allowed = std::move(allowed)](const TomlPlace& place) -> Result<void> {
     to = TRY(place.text());

@@ -60,13 +60,25 @@ Result<void> read_toml(std::string_view text, std::string_view name, const TomlR
 // The text of a settings file. One that is not there is an error.
 Result<std::string> read_settings_file(const std::string& path);
 
-// Readers that put what they read into a variable, which must outlive them.
+// Readers that put what they read into a variable, or into an optional; it must outlive them.
+template <class To, class T>
+TomlReader read_into(To& to, Result<T> (TomlPlace::*read)() const) {
+  return [&to, read](const TomlPlace& place) -> Result<void> {
+    to = TRY((place.*read)());
+    return {};
+  };
+}
+template <class To>
+TomlReader number_into(To& to, std::int64_t most, std::int64_t least = 1) {
+  return [&to, most, least](const TomlPlace& place) -> Result<void> {
+    to = TRY(place.number(least, most));
+    return {};
+  };
+}
+inline TomlReader text_into(std::string& to) { return read_into(to, &TomlPlace::text); }
+inline TomlReader truth_into(bool& to) { return read_into(to, &TomlPlace::truth); }
+inline TomlReader span_into(Millis& to) { return read_into(to, &TomlPlace::span); }
 TomlReader toml_table(TomlReaders readers);
-TomlReader text_into(std::string& to);
-TomlReader texts_into(std::vector<std::string>& to);
-TomlReader truth_into(bool& to);
-TomlReader span_into(Millis& to);
-TomlReader number_into(std::int64_t& to, std::int64_t most);  // from 1
 TomlReader one_of(std::string& to, std::vector<std::string> allowed);
 
 }  // namespace aliquot

@@ -1,22 +1,75 @@
-// The commands of `aliquot`, one file each. A command adds itself and its options below `parent`;
-// when the user asked for it, Invocation::run is what to do, and main() does it once everything on
-// the command line has been understood.
+// Every command of this program: each has a source of its own and a row in the table here. --help,
+// completion, the links of `aliquot shims` and those for the jobs' PATH come from the table.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <array>
 #include <functional>
+#include <span>
+#include <string_view>
+#include <variant>
+
+namespace CLI {
+class App;
+}
 
 namespace aliquot::cli {
 
+// What the user asked for. main() runs it once the whole command line has been understood.
 struct Invocation {
   std::function<int()> run;  // returns the exit status
 };
 
-void add_slurm(CLI::App& parent, Invocation& invocation);
-void add_sim(CLI::App& parent, Invocation& invocation);
-void add_sim_generate(CLI::App& parent, Invocation& invocation);
-void add_sim_policies(CLI::App& parent, Invocation& invocation);
-void add_sim_replay(CLI::App& parent, Invocation& invocation);
-void add_sim_shell(CLI::App& parent, Invocation& invocation);
+// `aliquot`'s own commands add their options, and say what is to be run.
+using AddCommand = void(CLI::App& command, Invocation& invocation);
+AddCommand add_status, add_why, add_gpus, add_top, add_logs, add_doctor, add_up, add_down,
+    add_setup, add_shims, add_slurm, add_sim;
+
+// Commands that Slurm has as well are called as `sbatch …` (a link to the one binary) or as
+// `aliquot sbatch …`. They read their own command lines, as Slurm's do, and are found before
+// anything else of the program is set up, so that they start quickly.
+using RunCommand = int(int argc, char** argv);  // argv[0] is the bare name
+RunCommand run_sbatch, run_srun, run_salloc, run_scancel, run_squeue, run_sinfo, run_scontrol,
+    run_sacct, run_seff;
+
+struct Command {
+  std::string_view name;
+  std::string_view about;
+  std::variant<AddCommand*, RunCommand*> start;  // our own, or one that Slurm has as well
+
+  [[nodiscard]] bool is_slurms() const { return std::holds_alternative<RunCommand*>(start); }
+};
+
+// In the order of --help. CMakeLists.txt reads the names in the rows of Slurm's commands.
+inline constexpr auto kCommands = std::to_array<Command>({
+    {"status", "GPUs used and free, your limits and your jobs", add_status},
+    {"why", "Why a job waits, and until when", add_why},
+    {"gpus", "Each GPU: memory, compute, jobs, foreign processes", add_gpus},
+    {"top", "GPUs and jobs as they are used, refreshed until you press q", add_top},
+    {"logs", "Print what a job wrote", add_logs},
+    {"doctor", "What is wrong here, and what to do about it", add_doctor},
+    {"up", "Start the daemon, for this machine or for you", add_up},
+    {"down", "Stop the daemon; running jobs go on", add_down},
+    {"setup", "Change this machine, for administrators", add_setup},
+    {"shims", "Make sbatch, squeue, … links to this program", add_shims},
+    {"slurm", "Share GPUs on a Slurm cluster: init, setup, check, and a sandbox to try it in",
+     add_slurm},
+    {"sim", "Try placement without a GPU", add_sim},
+    {"sbatch", "Submit a script to the queue", run_sbatch},
+    {"srun", "Run a command, or a step of a job", run_srun},
+    {"salloc", "Get GPUs and CPUs for a shell", run_salloc},
+    {"scancel", "Cancel or signal jobs", run_scancel},
+    {"squeue", "The queue", run_squeue},
+    {"sinfo", "The machine and its partitions", run_sinfo},
+    {"scontrol", "Show, hold, change jobs and the machine", run_scontrol},
+    {"sacct", "Jobs that have ended, too", run_sacct},
+    {"seff", "What a job used of what it had", run_seff},
+});
+
+// Adds those of `commands` that are our own.
+void add_commands(CLI::App& parent, Invocation& invocation, std::span<const Command> commands);
+
+// Runs a command that Slurm has as well, if argv names one: by argv[0], or by the first word after
+// `aliquot`. False: it names none.
+bool run_named_command(int argc, char** argv, int& status);
 
 }  // namespace aliquot::cli

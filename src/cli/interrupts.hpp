@@ -1,6 +1,6 @@
-// Ctrl-C and SIGTERM as something to ask for, instead of a handler: while one of these lives, its
-// thread and those started after it do not get these signals; they wait here. A signal that the
-// caller had ignored (nohup) stays ignored.
+// Waits for Ctrl-C and SIGTERM without a handler. While an Interrupts lives, these signals do not
+// end the program: they stay pending until wait() takes them. This holds for its thread and for
+// threads started later. A signal that the caller had ignored (nohup) stays ignored.
 #pragma once
 
 #include <signal.h>

@@ -7,10 +7,8 @@
 #include <vector>
 
 #include "base/text.hpp"
-#include "cli/commands.hpp"
 #include "cli/console.hpp"
-#include "cli/multicall.hpp"
-#include "cli/view/ours.hpp"
+#include "cli/own_command.hpp"
 #include "sim/names.hpp"
 
 namespace aliquot::cli {
@@ -39,15 +37,18 @@ std::string describe(const CLI::App& app, const CLI::ParseError& error) {
   std::vector<std::string> known;
   for (const auto* command : inner->get_subcommands(nullptr)) known.push_back(command->get_name());
   if (inner == &app) {
-    for (const auto& command : named_commands()) known.emplace_back(command.name);
+    for (const auto& command : kCommands) {
+      if (command.is_slurms()) known.emplace_back(command.name);
+    }
   }
   return sim::unknown_name("command", left.front(), known).message;
 }
 
-// Behind the list of the other commands, and laid out like it.
+// Printed after the list of our own commands, in the same layout.
 std::string list_named_commands() {
   std::string list = "Slurm's commands, also without 'aliquot' where 'aliquot shims' made links:\n";
-  for (const auto& command : named_commands()) {
+  for (const auto& command : kCommands) {
+    if (!command.is_slurms()) continue;
     list += fmt::format("  {:<28}{}\n", command.name, command.about);
   }
   return list;
@@ -58,9 +59,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "aliquot " ALIQUOT_VERSION);
   app.require_subcommand(1);
   Invocation invocation;
-  add_view_commands(app, invocation);
-  add_slurm(app, invocation);
-  add_sim(app, invocation);
+  add_commands(app, invocation, kCommands);
   app.footer(list_named_commands());
   if (argc == 2 && std::string_view(argv[1]) == "help") return print(app.help());
   try {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
+#include "base/number_ranges.hpp"
 #include "base/text.hpp"
 
 namespace aliquot::core {
@@ -73,22 +73,12 @@ Result<ArraySpec> parse_array(std::string_view text) {
 std::string format_array(const ArraySpec& array) {
   const auto& tasks = array.tasks;
   if (tasks.empty()) return "";
-  std::string out;
   const std::int64_t stride = tasks.size() > 2 ? tasks[1] - tasks[0] : 1;
   const auto uneven = std::ranges::adjacent_find(
       tasks, [stride](std::int64_t a, std::int64_t b) { return b - a != stride; });
-  if (stride > 1 && uneven == tasks.end()) {
-    out = fmt::format("{}-{}:{}", tasks.front(), tasks.back(), stride);
-  } else {
-    for (std::size_t first = 0; first < tasks.size();) {
-      std::size_t last = first;
-      while (last + 1 < tasks.size() && tasks[last + 1] == tasks[last] + 1) ++last;
-      if (!out.empty()) out += ',';
-      out += first == last ? fmt::format("{}", tasks[first])
-                           : fmt::format("{}-{}", tasks[first], tasks[last]);
-      first = last + 1;
-    }
-  }
+  std::string out = stride > 1 && uneven == tasks.end()
+                        ? fmt::format("{}-{}:{}", tasks.front(), tasks.back(), stride)
+                        : format_ranges(tasks);
   if (array.limit > 0) out += fmt::format("%{}", array.limit);
   return out;
 }

@@ -96,7 +96,7 @@ struct Shape {
   enum class Kind : std::uint8_t { no_gpu, whole, share };
   Kind kind = Kind::no_gpu;
   std::uint32_t count = 0;
-  std::variant<WholeGpu, Amounts, Tickets> what;
+  GpuPart what;
   std::uint64_t models = 0;  // bit per model of the cluster
   CpuMilli cpus;
   Bytes memory;
@@ -122,10 +122,13 @@ class Cluster {
   [[nodiscard]] std::uint8_t model(NodeIndex node, GpuIndex gpu) const {
     return gpus(node)[gpu].model;
   }
-  // Tells the processor that this node is looked at soon.
+  // Tell the processor that this node is looked at soon; its GPUs, once the node is there.
   void prefetch(NodeIndex node) const {
     __builtin_prefetch(&states_[node]);
     __builtin_prefetch(&states_[node].jobs_by_gpus);
+  }
+  void prefetch_gpus(NodeIndex node) const {
+    for (const GpuState& gpu : gpus(node)) __builtin_prefetch(&gpu);
   }
   [[nodiscard]] std::size_t gpu_count() const { return gpu_states_.size(); }
   [[nodiscard]] std::size_t model_count() const { return models_.size(); }
@@ -140,8 +143,8 @@ class Cluster {
 
   // Take or give back exactly this; on error nothing has changed.
   Result<void> take(const Use& use);
-  // The same for a job that runs already, on a machine that has become smaller than what its jobs
-  // hold: what there is not is owed, and paid from what they give back before any is free again.
+  // The same for a job that runs already, even on a machine that has become smaller than what its
+  // jobs hold. What is not there is owed: what jobs give back pays it first, before any is free.
   Result<void> take_up(const Use& use);
   Result<void> give_back(const Use& use);
 

@@ -74,11 +74,10 @@ RC_GTEST_PROP(PortionProperty, IsNeverNegativeAndNeverMoreThanTheGpu, ()) {
   Node host = node("n", {gpu("GPU-0", Bytes(*amount))});
   host.mps_per_gpu = *rc::gen::inRange<std::int64_t>(1, kMost);
   const auto count = *rc::gen::inRange<std::int64_t>(1, kMost);
-  for (const std::variant<WholeGpu, Amounts, Tickets>& what :
-       {std::variant<WholeGpu, Amounts, Tickets>(Amounts{Bytes(*amount), {}}),
-        std::variant<WholeGpu, Amounts, Tickets>(
-            Amounts{{}, Compute(*rc::gen::inRange<std::int64_t>(0, 12'000))}),
-        std::variant<WholeGpu, Amounts, Tickets>(Tickets{Tickets::Kind::mps, count})}) {
+  for (const GpuPart& what :
+       {GpuPart(Amounts{Bytes(*amount), {}}),
+        GpuPart(Amounts{{}, Compute(*rc::gen::inRange<std::int64_t>(0, 12'000))}),
+        GpuPart(Tickets{Tickets::Kind::mps, count})}) {
     const auto portion = portion_on(what, host, host.gpus[0]);
     if (!portion) continue;
     RC_ASSERT(portion->memory >= Bytes(0) && portion->memory <= host.gpus[0].memory);

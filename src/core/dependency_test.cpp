@@ -27,11 +27,15 @@ DependencyState judge(std::string_view text, const std::map<std::int64_t, Depend
 }
 
 TEST(Dependency, ReadsWhatSlurmReads) {
-  EXPECT_EQ(canonical_dependency("afterok:7:8,singleton"), "afterok:7,afterok:8,singleton");
-  EXPECT_EQ(canonical_dependency("AfterAny:7_3?afternotok:9"), "afterany:7_3?afternotok:9");
-  EXPECT_EQ(canonical_dependency("after:7+5:8"), "after:7+5,after:8");
-  EXPECT_EQ(canonical_dependency("aftercorr:12_*"), "aftercorr:12");
-  EXPECT_EQ(canonical_dependency(""), "");
+  const std::map<std::string_view, std::string_view> canonical_texts{
+      {"afterok:7:8,singleton", "afterok:7,afterok:8,singleton"},
+      {"AfterAny:7_3?afternotok:9", "afterany:7_3?afternotok:9"},
+      {"after:7+5:8", "after:7+5,after:8"},
+      {"aftercorr:12_*", "aftercorr:12"},
+      {"", ""}};
+  for (const auto& [text, canonical] : canonical_texts) {
+    EXPECT_EQ(canonical_dependency(text), canonical);
+  }
   for (const char* text :
        {"bogus:1", "afterok", "afterok:", "afterok:x", "afterok:0", "afterok:-1", "singleton:3",
         "afterok:1,", "afterok:1?afterany:2,afterany:3", "afterok:1+5", "after:1+x", "after:1_x",
@@ -48,18 +52,15 @@ TEST(Dependency, AllOrAny) {
       {4, {}},
   };
   using enum DependencyVerdict;
-  EXPECT_EQ(judge("afterok:1", facts).verdict, fulfilled);
-  EXPECT_EQ(judge("afterok:2", facts).verdict, never);
-  EXPECT_EQ(judge("afternotok:2", facts).verdict, fulfilled);
-  EXPECT_EQ(judge("afternotok:1", facts).verdict, never);
-  EXPECT_EQ(judge("afterany:1:2", facts).verdict, fulfilled);
-  EXPECT_EQ(judge("afterany:1:3", facts).verdict, waiting);
-  EXPECT_EQ(judge("afterok:2?afterany:3", facts).verdict, waiting);
-  EXPECT_EQ(judge("afterok:2?afterok:1", facts).verdict, fulfilled);
-  EXPECT_EQ(judge("afterok:2,afterany:3", facts).verdict, never);
-  EXPECT_EQ(judge("after:3", facts).verdict, fulfilled);
-  EXPECT_EQ(judge("after:4", facts).verdict, waiting);
-  EXPECT_EQ(judge("afterok:99", facts).verdict, fulfilled);
+  const std::map<DependencyVerdict, std::vector<std::string_view>> verdicts{
+      {fulfilled,
+       {"afterok:1", "afternotok:2", "afterany:1:2", "afterok:2?afterok:1", "after:3",
+        "afterok:99"}},
+      {never, {"afterok:2", "afternotok:1", "afterok:2,afterany:3"}},
+      {waiting, {"afterany:1:3", "afterok:2?afterany:3", "after:4"}}};
+  for (const auto& [verdict, texts] : verdicts) {
+    for (const auto text : texts) EXPECT_EQ(judge(text, facts).verdict, verdict) << text;
+  }
   EXPECT_EQ(describe(judge("afterok:1:3", facts)), "afterok:3(unfulfilled)");
   EXPECT_EQ(describe(judge("afterok:2", facts)), "afterok:2(failed)");
 }

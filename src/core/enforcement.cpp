@@ -22,9 +22,9 @@ std::int64_t major_of(std::string_view version) {
 
 bool may_use_mps(const EnforcementFacts& node, const Grant& grant) {
   if (!node.no_mps.empty() || node.domain == FaultDomain::job) return false;
-  // A client has one server, and a server of ours has one GPU.
+  // A client has one MPS server, and each of our servers has one GPU.
   if (grant.gpus.size() != 1) return false;
-  // Where the driver does not say, it is not from before Volta: those say.
+  // A GPU whose driver does not tell its capability is Volta or newer: drivers of older ones tell.
   const auto capability = node.capabilities.find(grant.gpus.front().gpu);
   if (capability != node.capabilities.end() && capability->second < kVolta) return false;
   return grant.processes <= kMpsClients;
@@ -58,7 +58,7 @@ std::string words_of(const EnforcementPlan& plan) {
 
 EnforcementPlan plan_enforcement(const EnforcementFacts& node, const Grant& grant) {
   EnforcementPlan plan{.domain = node.domain};
-  if (grant.gpus.empty()) return plan;  // no GPU: nothing to hold, and no word about it
+  if (grant.gpus.empty()) return plan;  // no GPU: nothing to enforce and nothing to show
   if (std::ranges::all_of(grant.gpus, &GrantedGpu::whole)) {
     plan.words = "exclusive";
     return plan;
@@ -72,14 +72,14 @@ EnforcementPlan plan_enforcement(const EnforcementFacts& node, const Grant& gran
   plan.mps = may_use_mps(node, grant);
   if (plan.mps) {
     const Portion& share = grant.gpus.front().portion;
-    // Between servers a percentage only wastes SMs, and within one it wastes what the others leave
-    // idle: the leases hold the shares, where there is the library.
+    // A percentage wastes SMs: between servers always, and within one server whatever the others
+    // leave idle. With the library, leases enforce the shares instead.
     if (node.domain == FaultDomain::gpu && (node.strict || !plan.library)) {
       const Compute scaled = scale_up(share.compute, node.compute_limit.value(), kWholeGpu.value());
       plan.thread_percentage = std::clamp<std::int64_t>((scaled.value() + 99) / 100, 1, 100);
     }
-    // Each process has it for itself, so with the library it is the second line: what a client
-    // costs beside its allocations must not refuse what the library would grant.
+    // The limit counts for each process alone, so with the library it is only a second line of
+    // defence: it must leave room for what a client costs beside its allocations.
     plan.pinned_limit = plan.library ? share.memory + gib(1) : share.memory;
   }
   plan.lease = plan.library && !plan.thread_percentage;

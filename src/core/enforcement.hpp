@@ -1,9 +1,9 @@
-// How a grant is held to: one place that decides, from what the node has, which backends a job
-// gets. Pure; the engine does what the plan says, `scontrol show job` and `aliquot doctor` show it.
+// How a job is kept within its grant: decides, from what the node has, which backends the job gets.
+// Pure; the node carries the plan out, `scontrol show job` and `aliquot doctor` show it.
 //
-// Strongest first: the driver's own limit per cgroup, MPS, the library in the job, the watchdog.
-// They add up: each holds what the one before cannot see. A whole GPU needs none of them: nobody
-// else is on it.
+// The backends, strongest first: the driver's own limit per cgroup, MPS, the library in the job,
+// the watchdog. They complement each other: each enforces what the one before cannot see. A whole
+// GPU needs none of them, because nobody else is on it.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +63,7 @@ EnforcementPlan plan_enforcement(const EnforcementFacts& node, const Grant& gran
 // What EnforcementPlan::words says of a plan under which something is held.
 std::string words_of(const EnforcementPlan& plan);
 
-// For a plan whose MPS did not start: it goes on without.
+// For a plan whose MPS did not start: it goes on without MPS.
 void drop_mps(EnforcementPlan& plan);
 
 struct Backend {

@@ -128,8 +128,7 @@ class Explainer {
   // What one GPU must have free, for a share: `8 GiB of memory and 25% of its compute`.
   [[nodiscard]] std::string portion() const {
     if (const auto* tickets = std::get_if<Tickets>(&request_.gpus->what)) {
-      return fmt::format("{}:{}", tickets->kind == Tickets::Kind::mps ? "mps" : "shard",
-                         tickets->count);
+      return fmt::format("{}:{}", name_of(tickets->kind), tickets->count);
     }
     const auto* amounts = std::get_if<Amounts>(&request_.gpus->what);
     if (amounts == nullptr) return "all of it";
@@ -238,10 +237,8 @@ class Explainer {
 
   [[nodiscard]] std::string too_small(const GpuRef& gpu) const {
     if (const auto* tickets = std::get_if<Tickets>(&request_.gpus->what)) {
-      const auto& node = cluster_.node(gpu.node);
-      const bool mps = tickets->kind == Tickets::Kind::mps;
-      return fmt::format("is too small: it counts as {}:{}", mps ? "mps" : "shard",
-                         mps ? node.mps_per_gpu : node.shards_per_gpu);
+      return fmt::format("is too small: it counts as {}:{}", name_of(tickets->kind),
+                         tickets_of(units_of(cluster_.node(gpu.node)), tickets->kind));
     }
     return fmt::format("is too small: it has {} of memory", human(device(gpu).memory, Round::down));
   }
@@ -426,9 +423,7 @@ class Explainer {
         ++of_model;
         memory = std::max(memory, host.gpus[gpu.gpu].memory);
         if (tickets != nullptr) {
-          tickets_per_gpu =
-              std::max(tickets_per_gpu, tickets->kind == Tickets::Kind::mps ? host.mps_per_gpu
-                                                                            : host.shards_per_gpu);
+          tickets_per_gpu = std::max(tickets_per_gpu, tickets_of(units_of(host), tickets->kind));
         }
         if (gpu.lack != Lack::too_small) ++serving;
       }
@@ -443,8 +438,8 @@ class Explainer {
       return "every GPU is a MIG slice, which has to be asked for by its profile";
     }
     if (most == 0 && tickets != nullptr) {
-      return fmt::format("no {} counts more than {}:{}", noun(1),
-                         tickets->kind == Tickets::Kind::mps ? "mps" : "shard", tickets_per_gpu);
+      return fmt::format("no {} counts more than {}:{}", noun(1), name_of(tickets->kind),
+                         tickets_per_gpu);
     }
     if (most == 0) {
       return fmt::format("no {} has more than {} of memory", noun(1), human(memory, Round::up));

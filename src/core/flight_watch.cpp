@@ -6,12 +6,12 @@ namespace aliquot::core {
 namespace {
 
 constexpr double kLongestLaunch = 10e9;
-// Whose counters stand still for so long has something else to do.
+// A process whose counters stand still for so long is doing something else.
 constexpr double kSilent = 1e9;
 constexpr std::int64_t kFresh = 10'000'000;
-// A launch that was on its way through when the gate closed says so later.
+// A launch that was passing the gate when it closed is counted a little later.
 constexpr std::int64_t kLate = 5'000'000;
-// The library looks at every fourth launch: so many more are over than it says, on average.
+// The library looks at every fourth launch only: on average so many more are over than it says.
 constexpr double kUnseen = 1.5;
 
 }  // namespace
@@ -19,7 +19,7 @@ constexpr double kUnseen = 1.5;
 bool FlightWatch::look(std::int64_t now, const Counters& counters, bool paused) {
   const auto [launched, completed, in_wait, looked_ns] = counters;
   const bool was_flying = launched_ > completed_;
-  // The first news after a pause may be old: the time it took says nothing.
+  // The first count after a pause may be old, so it does not tell how long a launch takes.
   if (paused_ && !paused) completed_ns_ = 0;
   if (completed > completed_) {
     if (paused && paused_ && now - paused_ns_ > kLate) news_while_paused_ = true;
@@ -37,10 +37,10 @@ bool FlightWatch::look(std::int64_t now, const Counters& counters, bool paused) 
   launched_ = launched;
   completed_ = completed;
   paused_ = paused;
-  // However long it takes: a queue of seconds, a kernel of minutes.
+  // Without a limit in time: there are queues of seconds and kernels of minutes.
   if (in_wait) return true;
   if (launched <= completed) return false;
-  // It has just looked itself.
+  // The library has just looked itself.
   if (looked_ns != 0 && now - looked_ns < kFresh) return true;
   const bool guess = paused && !news_while_paused_;
   const double flying = std::max(static_cast<double>(launched - completed) - kUnseen, 1.0);

@@ -24,6 +24,10 @@ struct Grant {
   std::int64_t attempt = 0;  // tells a run from the one after a requeue
   Uid owner = {};
   Gid group = {};
+  // Its processes may run as anybody: a container's. The owner is then only who counts as one user
+  // (of MPS servers, and of time taken without the library), and the files that its processes write
+  // are open to whoever gets to see them.
+  bool any_user = false;
   std::int64_t processes = 1;  // that are expected on a GPU
   std::vector<GrantedGpu> gpus = {};
 

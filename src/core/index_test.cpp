@@ -72,6 +72,21 @@ INSTANTIATE_TEST_SUITE_P(Index, EveryPolicy,
                            return name;
                          });
 
+TEST(Index, TellsTheScoreOfEveryNode) {
+  const auto policy = make_policy("aliquot", generic_profile()).value();
+  Ledger ledger(cluster_of({node("a", gpus(1)), node("b", gpus(2)), node("c", gpus(2))}));
+  Index index(ledger.cluster(), *policy);
+  ASSERT_TRUE(ledger.grant(JobId(1), {0, {}, {}, {{0, {gib(20), Compute(1)}, false}}}));
+  const Shape shape = ledger.cluster().shape(share(gib(8), {})).value();
+  const auto best = index.place(shape);
+  const auto scores = index.scores(shape);
+  ASSERT_TRUE(best);
+  ASSERT_GE(scores.size(), 3U);
+  EXPECT_EQ(scores[0], Index::kUnfit);
+  EXPECT_EQ(scores[best->node], *std::ranges::max_element(scores));
+  EXPECT_EQ(scores[1], scores[2]);
+}
+
 TEST(Index, FollowsAClusterThatGrowsPastEverySize) {
   const auto fast = make_policy("least-occupied", {}).value();
   const auto slow = make_policy("least-occupied", {}).value();
@@ -87,6 +102,45 @@ TEST(Index, FollowsAClusterThatGrowsPastEverySize) {
     ASSERT_TRUE(ledger.cluster().add_node(node(fmt::format("n{}", i), gpus(1))).has_value());
     // A node that is refused leaves nothing behind for the index to trip over.
     ASSERT_FALSE(ledger.cluster().add_node(node("x", {gpu("GPU-0"), gpu("GPU-0")})).has_value());
+  }
+}
+
+// The best nodes of the common board often lack the memory, or the model, that one of them wants.
+TEST(Index, TellsRequestsApartThatShareABoard) {
+  for (const std::string_view name : {"aliquot", "best-fit", "least-occupied"}) {
+    std::vector<Node> nodes;
+    for (std::int64_t i = 0; i < 75; ++i) {
+      std::vector<Gpu> held;
+      // One model, another, both, or no GPU at all.
+      if (i % 4 == 0 || i % 4 == 2) held.push_back(gpu("GPU-0", gib(24), "a10"));
+      if (i % 4 == 1 || i % 4 == 2) held.push_back(gpu("GPU-1", gib(24), "h100"));
+      nodes.push_back(node(fmt::format("n{}", i), std::move(held)));
+      nodes.back().cpus = kOneCpu * (8 + i % 3 * 24);
+      nodes.back().memory = gib(i % 5 == 0 ? 200 : 10 + i % 7);
+    }
+    const auto fast = make_policy(name, mixed_profile()).value();
+    const auto slow = make_policy(name, mixed_profile()).value();
+    Ledger ledger(cluster_of(std::move(nodes)));
+    Index index(ledger.cluster(), *fast);
+    const std::vector<std::vector<std::string>> models = {{}, {"a10"}, {"h100"}, {"a10", "h100"}};
+    std::int64_t refused = 0;
+    for (std::int64_t i = 0; i < 600; ++i) {
+      const auto& wanted = models[static_cast<std::size_t>(i) % models.size()];
+      Request request = i % 7 == 0   ? Request{}
+                        : i % 5 == 0 ? wholes(1 + i % 2, wanted)
+                                     : share({}, Compute(1'000 + i % 3 * 1'500), 1, wanted);
+      request = with_cpus(std::move(request), kOneCpu * (i % 2), gib(i * 37 % 23));
+      const Shape shape = ledger.cluster().shape(request).value();
+      const auto placed = index.place(shape);
+      ASSERT_EQ(placed, place_by_scan(ledger.cluster(), shape, *slow)) << name << " step " << i;
+      refused += placed ? 0 : 1;
+      if (placed) {
+        ASSERT_TRUE(ledger.grant(JobId(i), *placed).has_value());
+      }
+      if (i > 250 && i % 3 == 0) static_cast<void>(ledger.release(JobId(i - 200)));
+    }
+    EXPECT_GT(refused, 20) << name;
+    EXPECT_LT(refused, 400) << name;
   }
 }
 

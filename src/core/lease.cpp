@@ -9,47 +9,59 @@
 namespace aliquot::core {
 namespace {
 
-// A contender is who was active for so long, less what it was idle, until it is less than that.
+constexpr double kTurnNs = 10e6;  // of GPU time
+// What a job that was away is owed at the most, in time; its share of that is GPU time. Before
+// there are turns it is less: enough for a burst among a few jobs to begin turns, not among many.
+constexpr double kCreditNs = 400e6;
+constexpr double kFirstCreditNs = 150e6;
+// Turns begin when a job has got so much less GPU time than another, and end when they have made
+// nobody wait for so long.
+constexpr double kUnevenNs = 20e6;
+constexpr std::int64_t kUselessNs = 2'000'000'000;
+
+// Time in which a job was active counts up to kRecentNs, and time in which it was idle counts down.
+// A job becomes a contender at kContendsNs, and stops being one below kIdlesNs.
 constexpr double kRecentNs = 8e6;
 constexpr double kContendsNs = 6e6;
-constexpr double kReturnsNs = 2e6;  // for who was away and has credit: a burst is short
+constexpr double kReturnsNs = 2e6;  // for a job with credit: a burst is short
 constexpr double kIdlesNs = 3e6;
-// Who leaves the GPU idle more than half of the time is short of something else, and is taken to be
-// for a while.
+// A job that leaves the GPU idle for more than half of the time lacks something else than the GPU.
+// That is remembered for a while.
 constexpr double kBusy = 0.5;
 constexpr double kRememberNs = 10e9;
-// So many at most are made to take turns only to find out how long their launches are.
+// More contenders than this are many: they are not made to take turns only to find out how long
+// their launches are.
 constexpr int kFewContenders = 4;
 // A job whose gate was just opened needs a moment to wake up.
 constexpr int kGrace = 3;
-// While no turns are taken, what somebody is ahead is forgotten within about a second.
+// While no turns are taken, a lead is forgotten within about a second.
 constexpr double kForgetNs = 1e9;
-// The part of the time that the GPU may rest for who has the turn, and how much of it is saved up.
+// The part of the time for which the GPU may be idle for the job that has the turn, and how much of
+// it can be saved up.
 constexpr double kRest = 0.03;
 constexpr double kMostRestNs = 3e6;
 
 constexpr double kLongestTurnLaunch = 1e9;
 constexpr double kUnlike = 4;
 constexpr double kShortLaunch = 20e3;
-// In a crowd (more than a few) everybody's launches seem longer or shorter by chance: there nobody
-// is short who has not fallen behind another by so much of what each should have.
+// Among many jobs, launches seem longer or shorter by chance. There a job is short only when it has
+// fallen behind another by this part of what each should have.
 constexpr double kCrowdTolerance = 0.7;
-// Before there are turns: enough for a burst to ask for them beside a few, not in a crowd.
-constexpr double kFirstCreditNs = 150e6;
 
-// What lasts so long is worth waiting for: to see its end takes us a millisecond. And not for ever.
+// A launch of another job that takes so long is worth waiting for: it takes us a millisecond to see
+// its end. But there is a limit to the wait.
 constexpr double kWorthWaitingNs = 25e6;
 constexpr double kLongestWaitNs = 250e6;
 
-// Of virtual time: nobody waits longer for what was in flight before the other came.
+// The largest lead, in virtual time: a job waits no longer than that because of what it had in
+// flight before another came.
 constexpr double kMostAheadNs = 10e9;
 
 }  // namespace
 
 void LeaseArbiter::set(const HolderId& id, std::size_t gpu, Compute share, std::uint64_t server) {
   Member& member = gpus_[gpu].members[id];
-  // What it is ahead or behind stays the same amount of virtual time: a new share is for what
-  // comes.
+  // Its lead or lag stays the same amount of virtual time: a new share counts from now on.
   member.share = static_cast<double>(std::max<std::int64_t>(share.value(), 1)) /
                  static_cast<double>(kWholeGpu.value());
   member.server = server;
@@ -108,8 +120,8 @@ void LeaseArbiter::look(double elapsed_ns, const std::vector<Seen>& seen) {
     member.flying = std::max(one.flying, 0);
     member.busy = std::clamp(one.busy, 0.01, 1.0);
     member.launch_ns = std::clamp(one.launch_ns, 0.0, kLongestTurnLaunch);
-    // Who stands at an open gate is not waiting for us, whatever the job says of itself: a process
-    // that died there, or lies, must not hold up the others.
+    // At an open gate nobody waits for us, whatever the job says: a process that died there, or
+    // lies, must not hold up the others.
     const bool closed = paused(one.job);
     if (closed) member.grace = kGrace;
     member.waiting = one.waiting && closed;
@@ -120,8 +132,8 @@ void LeaseArbiter::look(double elapsed_ns, const std::vector<Seen>& seen) {
   for (auto& [index, gpu] : gpus_) judge(gpu, elapsed_ns);
 }
 
-// Who contends. Those who leave the GPU idle by themselves get along with each other; beside one
-// who fills it they need their turns as he does.
+// Finds the contenders. Jobs that leave the GPU idle some of the time need no turns among
+// themselves; beside a job that fills the GPU they do.
 void LeaseArbiter::judge(Gpu& gpu, double elapsed_ns) {
   int flying = 0;
   bool filled = false;
@@ -131,7 +143,7 @@ void LeaseArbiter::judge(Gpu& gpu, double elapsed_ns) {
     if (member.contender) level = std::min(level.value_or(member.virtual_ns), member.virtual_ns);
   }
   for (auto& [id, member] : gpu.members) {
-    // With the GPU to itself it says what it is: in a crowd everybody seems busy.
+    // `busy` says something only when the job has the GPU to itself: among many all seem busy.
     const bool alone = gpu.turns && id == gpu.holder && member.flying > 0 && flying == 1;
     member.light_ns =
         alone && member.busy < kBusy ? kRememberNs : std::max(member.light_ns - elapsed_ns, 0.0);
@@ -148,12 +160,12 @@ bool LeaseArbiter::is_light(const Member& member) {
   return member.light_ns > 0 || member.busy < kBusy;
 }
 
-// In slices. Whose turn it is has the GPU, whatever it does with it.
+// In slices. The job that has the turn has the GPU, whatever it does with it.
 double LeaseArbiter::work_of(const Gpu& gpu, const Member& member) {
   return member.flying * (gpu.turns && member.contender ? 1 : member.busy);
 }
 
-// Equal slices for servers and for processes without one, as far as they have work.
+// Servers, and processes without a server, get equal slices as far as they have work.
 void LeaseArbiter::charge(Gpu& gpu, double elapsed_ns) {
   struct Server {
     double work = 0;    // in slices
@@ -180,11 +192,11 @@ void LeaseArbiter::charge(Gpu& gpu, double elapsed_ns) {
   const double slice = elapsed_ns / std::max(slices, 1.0);
   for (auto& [id, member] : gpu.members) {
     double work = work_of(gpu, member);
-    // Where the server has more than it can do at once.
+    // The server has more work than it can do at once.
     const Server& server = servers[member.server];
     if (member.server != 0 && server.work > 1) {
-      // What is not known is taken to be alike, and so are many small ones that differ by chance:
-      // nobody is made to wait for that alone.
+      // Launches of unknown length count as equal, and so do many short ones that differ by chance:
+      // that alone is no reason to make anybody wait.
       const bool differ = server.shortest > 0 && (gpu.turns || server.shortest > kShortLaunch ||
                                                   server.longest > kUnlike * server.shortest);
       work *= differ ? member.launch_ns / server.length : 1 / server.work;
@@ -193,8 +205,8 @@ void LeaseArbiter::charge(Gpu& gpu, double elapsed_ns) {
   }
 }
 
-// Adds what was charged, and bounds what anybody is ahead or behind.
-void LeaseArbiter::settle(Gpu& gpu, double elapsed_ns) const {
+// Adds what was charged, and bounds every lead and lag.
+void LeaseArbiter::settle(Gpu& gpu, double elapsed_ns) {
   std::optional<double> slowest;
   std::optional<double> fastest;
   for (auto& [id, member] : gpu.members) {
@@ -206,11 +218,11 @@ void LeaseArbiter::settle(Gpu& gpu, double elapsed_ns) const {
   const double level = slowest.value_or(fastest.value_or(0));
   for (auto& [id, member] : gpu.members) {
     member.virtual_ns = std::min(member.virtual_ns, level + kMostAheadNs);
-    // The first time it starts level: it was not away, it was not there.
+    // A new job starts level: it was not away.
     if (!member.known) member.virtual_ns = level;
     member.known |= member.active_ns > 0;
     if (!member.contender) {
-      const double credit = gpu.turns ? static_cast<double>(options_.credit_ns) : kFirstCreditNs;
+      const double credit = gpu.turns ? kCreditNs : kFirstCreditNs;
       member.virtual_ns = std::max(member.virtual_ns, level - credit);
     }
     if (!gpu.turns) {
@@ -219,14 +231,15 @@ void LeaseArbiter::settle(Gpu& gpu, double elapsed_ns) const {
   }
 }
 
-// Whether somebody gets too little without turns, or nobody had to wait for them in a long time. Of
-// a few in one server it is not known before their launches have been seen alone.
-void LeaseArbiter::notice(Gpu& gpu, std::int64_t elapsed_ns) const {
+// Begins turns when a job gets too little without them, and ends turns that have made nobody wait
+// for a long time. A few contenders in one server take turns until their launches have been seen
+// alone: before that it is not known who gets too little.
+void LeaseArbiter::notice(Gpu& gpu, std::int64_t elapsed_ns) {
   if (gpu.turns) {
     const bool helped = std::ranges::any_of(
         gpu.members, [](const auto& one) { return one.second.paused && one.second.waiting; });
     gpu.unhelped_ns = helped ? 0 : gpu.unhelped_ns + elapsed_ns;
-    gpu.turns = gpu.unhelped_ns < options_.useless_ns;
+    gpu.turns = gpu.unhelped_ns < kUselessNs;
     return;
   }
   struct Server {
@@ -253,16 +266,14 @@ void LeaseArbiter::notice(Gpu& gpu, std::int64_t elapsed_ns) const {
     if (!behind.contender) continue;
     for (const auto& [other, ahead] : gpu.members) {
       const double by = ahead.virtual_ns - behind.virtual_ns;
-      gpu.turns |= by * ahead.share > static_cast<double>(options_.uneven_ns) && by > tolerated &&
-                   ahead.active_ns > 0;
+      gpu.turns |= by * ahead.share > kUnevenNs && by > tolerated && ahead.active_ns > 0;
     }
   }
   if (gpu.turns) gpu.unhelped_ns = 0;
 }
 
-// Whose turn it is on this GPU, whatever goes on elsewhere.
-void LeaseArbiter::choose(Gpu& gpu) const {
-  const auto turn = static_cast<double>(options_.turn_ns);
+// Whose turn it is on this GPU, whatever happens on the others.
+void LeaseArbiter::choose(Gpu& gpu) {
   const auto slowest = slowest_contender(gpu, [](const HolderId&) { return true; });
   if (!gpu.turns || slowest == gpu.members.end()) {
     for (auto& [id, member] : gpu.members) member.passed_over = false;
@@ -271,20 +282,21 @@ void LeaseArbiter::choose(Gpu& gpu) const {
   const double level = slowest->second.virtual_ns;
   const auto holder = gpu.members.find(gpu.holder);
   const bool stays = holder != gpu.members.end() && holder->second.contender &&
-                     (holder->second.virtual_ns - level) * holder->second.share <= turn;
+                     (holder->second.virtual_ns - level) * holder->second.share <= kTurnNs;
   if (!stays) gpu.holder = slowest->first;
-  // Those who do not fill the GPU have their turns together.
+  // Jobs that do not fill the GPU have their turns together.
   const bool together = is_light(gpu.members[gpu.holder]);
   for (auto& [id, member] : gpu.members) {
     const double ahead = (member.virtual_ns - level) * member.share;
-    const bool too_far = ahead > (member.passed_over ? 0 : turn);
+    const bool too_far = ahead > (member.passed_over ? 0 : kTurnNs);
     const bool free = !member.contender || (together && is_light(member));
     member.passed_over = id != gpu.holder && (!free || too_far);
   }
 }
 
-// Who has the turn does not begin beside a long launch of another server's or process's. What is
-// long, the turn before told: between turns a job has a few milliseconds in flight, or one launch.
+// The job that has the turn does not begin beside a long launch of another server or process. The
+// turn before tells whose launches are long: after its turn a job has no more in flight than a few
+// milliseconds of work, or one launch.
 void LeaseArbiter::wait_for_long_ones(Gpu& gpu, double elapsed_ns) {
   for (auto& [id, late] : gpu.members) {
     if (!late.passed_over || late.flying == 0) {
@@ -300,7 +312,8 @@ void LeaseArbiter::wait_for_long_ones(Gpu& gpu, double elapsed_ns) {
   }
 }
 
-// Closes and opens: all gates of a job together, and nobody's for a job that is held elsewhere.
+// Closes and opens gates: all gates of a job together, and none for the sake of a job that is
+// passed over on another GPU.
 void LeaseArbiter::decide(Gpu& gpu, double elapsed_ns) const {
   bool idle = true;
   for (auto& [id, member] : gpu.members) {
@@ -313,14 +326,14 @@ void LeaseArbiter::decide(Gpu& gpu, double elapsed_ns) const {
     const auto next = slowest_contender(gpu, free_here);
     if (next != gpu.members.end()) next->second.paused = false;
   }
-  // It rests although somebody waits: for a moment that is all right.
+  // The GPU may be idle for a moment although a job waits.
   gpu.idle_budget_ns = std::min(gpu.idle_budget_ns + kRest * elapsed_ns, kMostRestNs);
   Member* waits = nullptr;
   for (auto& [id, member] : gpu.members) {
     if (!member.paused || !member.waiting || !free_here(id)) continue;
     if (waits == nullptr || member.virtual_ns < waits->virtual_ns) waits = &member;
   }
-  // One look may meet the moment between two batches.
+  // A single look may fall between two batches.
   const bool rests = std::exchange(gpu.was_idle, idle) && idle;
   if (!rests || waits == nullptr) return;
   gpu.idle_budget_ns -= elapsed_ns;
@@ -345,7 +358,7 @@ void LeaseArbiter::step(std::int64_t elapsed_ns, const std::vector<Seen>& seen) 
   const auto elapsed = static_cast<double>(elapsed_ns);
   look(elapsed, seen);
   for (auto& [index, gpu] : gpus_) charge(gpu, elapsed);
-  // What a job costs on the dearest of its GPUs it costs on all of them.
+  // A job is charged on all its GPUs what it cost on the most expensive one.
   if (gpus_.size() > 1) {
     std::map<HolderId, double> dearest;
     for (const auto& [index, gpu] : gpus_) {

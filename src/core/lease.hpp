@@ -1,24 +1,26 @@
-// Who may launch, where several jobs hold shares of one GPU: fair shares of its time, decided from
-// what was seen every millisecond. Pure: it is told what each job has in flight on which GPU and
-// says whose gate is closed. It measures nothing and knows no files (node/arbiter does).
+// Decides who may launch work on a GPU of which several jobs hold shares, so that each gets its
+// share of the GPU's time. Pure: every millisecond it is told what each job has in flight on which
+// GPU, and it says whose gate is closed. It measures nothing and knows no files: node/arbiter does.
 //
-// Each job is charged its part of the time that passed. The driver alternates equal slices between
-// MPS servers and processes without one: a job with four processes and no server has four slices.
-// Within a server processes run side by side, and who has the longer kernels gets more: in
-// proportion to their length. Charged time divided by the share is virtual time. Who works all the
-// time (a contender) and is behind another is short of something.
+// Charges. Each job is charged for its part of the time that passed. The driver gives equal slices
+// of time, in turn, to MPS servers and to processes without a server: a job with four processes and
+// no server gets four slices. Within a server processes run side by side, and each gets time in
+// proportion to the length of its kernels. The virtual time of a job is what it was charged,
+// divided by its share. A job that has work all the time is a contender. A contender that is behind
+// another job in virtual time gets less than its share: it is short.
 //
-// Turns cost something, so they are taken only where someone is short: by more than two hundredths
-// of the GPU, and in a crowd by most of what he should have. Then one contender at a time has its
-// gate open, the one that is furthest behind, until it is a turn ahead of the next. What it has in
-// flight then runs on beside the next one's; but a launch that takes long has the GPU to itself
-// until it ends: to alternate between servers or processes costs both of them. A job that is not a
-// contender runs when it likes and is owed nothing beyond a bounded credit for having been away: so
-// a burst is served at once, and a long absence buys no monopoly. The GPU is never left idle for a
-// turn: who lets it rest is passed over.
+// Turns. They cost time, so they are taken only where a job is short: by more than two hundredths
+// of the GPU, or, among many jobs, by most of its share. Then one contender at a time has its gate
+// open: the one that is furthest behind, until it is one turn ahead of the next. What it still has
+// in flight then runs beside the next one's work. Only a launch that takes long has the GPU to
+// itself until it ends, because switching between servers or processes costs both of them. A job
+// that is no contender launches whenever it likes. It is owed no more than a bounded credit for the
+// time it was away: so a burst is served at once, and a long absence does not buy the whole GPU.
+// The GPU is never kept idle for a turn: a job that does not use its turn is passed over.
 //
-// A job with shares of several GPUs has all its gates opened and closed together, and is charged on
-// each what it cost on the dearest: collectives on one would spin for those on the other.
+// Several GPUs. A job with shares of several GPUs has all its gates opened and closed together, and
+// is charged on each what it cost on the most expensive one: otherwise collective operations on one
+// GPU would spin while they wait for another.
 #pragma once
 
 #include <cstddef>
@@ -35,36 +37,27 @@ namespace aliquot::core {
 
 class LeaseArbiter {
  public:
-  struct Options {
-    std::int64_t turn_ns = 10'000'000;        // of GPU time
-    std::int64_t credit_ns = 400'000'000;     // of time: for who was away, times its share
-    std::int64_t uneven_ns = 20'000'000;      // of GPU time in a second: then turns are taken
-    std::int64_t useless_ns = 2'000'000'000;  // turns that make nobody wait for so long end
-  };
   // What one job was seen to be doing on one GPU.
   struct Seen {
     HolderId job;
     std::size_t gpu = 0;
-    int flying = 0;        // processes of it with something in flight
-    bool waiting = false;  // it stands at its gate
-    double busy = 1;  // part of the time in which the GPU really has work of it, as it measures
-    double launch_ns = 0;  // how long a launch of it takes by itself; 0: not known
+    int flying = 0;        // its processes that have something in flight
+    bool waiting = false;  // a process of it waits at the gate
+    double busy = 1;       // part of the time in which the GPU has work of it, as it measures
+    double launch_ns = 0;  // how long one of its launches takes alone; 0: not known
   };
 
-  LeaseArbiter() = default;
-  explicit LeaseArbiter(Options options) : options_(options) {}
-
-  // A new job on that GPU, or a new share. Jobs of one MPS server have its number; 0: it has none.
+  // A new job on that GPU, or a new share. Jobs of one MPS server name the same server; 0: none.
   void set(const HolderId& job, std::size_t gpu, Compute share, std::uint64_t server);
   void remove(const HolderId& job);
 
-  // elapsed_ns passed since the last step. A job that is not mentioned does nothing.
+  // elapsed_ns: since the last step. A job that is not in `seen` does nothing.
   void step(std::int64_t elapsed_ns, const std::vector<Seen>& seen);
 
   [[nodiscard]] bool paused(const HolderId& job) const;
   // Turns are taken on that GPU.
   [[nodiscard]] bool turns(std::size_t gpu) const;
-  // What is thought of each job on it, for the log.
+  // What the arbiter knows of each job on that GPU, for the log.
   [[nodiscard]] std::string describe(std::size_t gpu) const;
 
  private:
@@ -73,28 +66,28 @@ class LeaseArbiter {
     double share = 1;
     std::uint64_t server = 0;
     double virtual_ns = 0;
-    double charge_ns = 0;  // virtual, of this step
-    double active_ns = 0;  // of the last moments
+    double charge_ns = 0;  // virtual time charged in this step
+    double active_ns = 0;  // how much of the last moments it was active
     int flying = 0;
     bool waiting = false;
     double busy = 1;
     double launch_ns = 0;
-    int grace = 0;        // steps for which it may still be on its way through the gate
-    double light_ns = 0;  // for so long a contender only beside who fills the GPU
-    bool known = false;
+    int grace = 0;        // steps in which it may still be on its way through the opened gate
+    double light_ns = 0;  // how much longer it contends only beside a job that fills the GPU
+    bool known = false;   // it has been active
     bool contender = false;
     bool passed_over = false;  // it is somebody else's turn here
-    double lingers_ns = 0;     // for so long it is passed over and still has something in flight
-    double lingered_ns = 0;    // the last time
-    bool paused = false;       // so its gates are closed
+    double lingers_ns = 0;     // how long it has had something in flight since it was passed over
+    double lingered_ns = 0;    // the same, of the turn before
+    bool paused = false;       // its gate here is closed
   };
   struct Gpu {
     std::map<HolderId, Member> members;
     HolderId holder;
     bool turns = false;
-    std::int64_t unhelped_ns = 0;  // since the turns made somebody wait
+    std::int64_t unhelped_ns = 0;  // how long the turns have made nobody wait
     bool was_idle = false;
-    double idle_budget_ns = 0;  // so long it may rest for who has the turn
+    double idle_budget_ns = 0;  // how long it may still be idle for the job that has the turn
   };
 
   void look(double elapsed_ns, const std::vector<Seen>& seen);
@@ -102,16 +95,15 @@ class LeaseArbiter {
   [[nodiscard]] static bool is_light(const Member& member);
   [[nodiscard]] static double work_of(const Gpu& gpu, const Member& member);
   static void charge(Gpu& gpu, double elapsed_ns);
-  void settle(Gpu& gpu, double elapsed_ns) const;
-  void notice(Gpu& gpu, std::int64_t elapsed_ns) const;
-  void choose(Gpu& gpu) const;
+  static void settle(Gpu& gpu, double elapsed_ns);
+  static void notice(Gpu& gpu, std::int64_t elapsed_ns);
+  static void choose(Gpu& gpu);
   static void wait_for_long_ones(Gpu& gpu, double elapsed_ns);
   void decide(Gpu& gpu, double elapsed_ns) const;
   static std::map<HolderId, Member>::iterator slowest_contender(
       Gpu& gpu, const std::function<bool(const HolderId&)>& may_run);
   [[nodiscard]] bool held_elsewhere(const HolderId& job, const Gpu& gpu) const;
 
-  Options options_;
   std::map<std::size_t, Gpu> gpus_;
 };
 

@@ -10,16 +10,6 @@ bool model_matches(const Shape& shape, const GpuState& gpu) {
   return ((shape.models >> gpu.model) & 1U) != 0;
 }
 
-// What can be said from the node's summary alone, without a look at its GPUs.
-bool surely_unfit(const NodeState& state, const Shape& shape) {
-  if (shape.cpus > state.cpus_free || shape.memory > state.memory_free) return true;
-  if (shape.kind == Shape::Kind::no_gpu) return false;
-  if (shape.kind == Shape::Kind::whole) return state.free_gpus < shape.count;
-  const auto* amounts = std::get_if<Amounts>(&shape.what);
-  const Compute least = amounts != nullptr && amounts->compute ? *amounts->compute : Compute(1);
-  return state.most_compute_free < least;
-}
-
 GpuLack lack_of(const Cluster& cluster, const Shape& shape, NodeIndex node, GpuIndex gpu) {
   const GpuState& state = cluster.gpus(node)[gpu];
   GpuLack lack{.gpu = gpu};
@@ -68,7 +58,8 @@ bool fits_when_empty(const Cluster& cluster, const Shape& shape, NodeIndex node)
 bool find_candidates(const Cluster& cluster, const Shape& shape, NodeIndex node, Candidates& out) {
   out.node = node;
   out.gpus.clear();
-  if (surely_unfit(cluster.state(node), shape)) return false;
+  const NodeState& state = cluster.state(node);
+  if (shape.memory > state.memory_free || surely_unfit(room_on(state), shape)) return false;
   if (shape.kind == Shape::Kind::no_gpu) return true;
 
   const auto gpus = cluster.gpus(node);

@@ -5,7 +5,6 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "core/test_support.hpp"
 

@@ -22,11 +22,10 @@ std::optional<Portion> amounts_of(const Amounts& amounts, Bytes gpu_memory) {
 
 }  // namespace
 
-std::optional<Portion> portion_of(const std::variant<WholeGpu, Amounts, Tickets>& what,
-                                  Bytes gpu_memory, const GpuUnits& units) {
+std::optional<Portion> portion_of(const GpuPart& what, Bytes gpu_memory, const GpuUnits& units) {
   if (const auto* amounts = std::get_if<Amounts>(&what)) return amounts_of(*amounts, gpu_memory);
   if (const auto* tickets = std::get_if<Tickets>(&what)) {
-    const std::int64_t per_gpu = tickets->kind == Tickets::Kind::mps ? units.mps : units.shards;
+    const std::int64_t per_gpu = tickets_of(units, tickets->kind);
     if (tickets->count > per_gpu) return std::nullopt;
     return Portion{scale_down(gpu_memory, tickets->count, per_gpu),
                    std::max(Compute(1), scale_down(kWholeGpu, tickets->count, per_gpu))};

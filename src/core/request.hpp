@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -29,14 +30,22 @@ struct Tickets {
   friend bool operator==(const Tickets&, const Tickets&) = default;
 };
 
+// As users write it: `mps` or `shard`.
+inline std::string_view name_of(Tickets::Kind kind) {
+  return kind == Tickets::Kind::mps ? "mps" : "shard";
+}
+
 // The whole device, nobody else on it.
 struct WholeGpu {
   friend bool operator==(const WholeGpu&, const WholeGpu&) = default;
 };
 
+// What is asked of one GPU.
+using GpuPart = std::variant<WholeGpu, Amounts, Tickets>;
+
 struct GpuRequest {
   std::int64_t count = 1;  // devices, or shares, each on a GPU of its own
-  std::variant<WholeGpu, Amounts, Tickets> what;
+  GpuPart what;
   std::vector<std::string> models;  // any of these; empty: any model that is not a MIG slice
   friend bool operator==(const GpuRequest&, const GpuRequest&) = default;
 };
@@ -61,16 +70,17 @@ struct GpuUnits {
   std::int64_t mps = 100;
   std::int64_t shards = 8;
 };
+inline std::int64_t tickets_of(const GpuUnits& units, Tickets::Kind kind) {
+  return kind == Tickets::Kind::mps ? units.mps : units.shards;
+}
 inline GpuUnits units_of(const Node& node) {
   return {node.compute_limit, node.mps_per_gpu, node.shards_per_gpu};
 }
 
 // The portion that `what` means on a GPU with this memory; nothing when it is more than the whole
 // GPU. A whole GPU is all of its memory and all compute that may be granted there.
-std::optional<Portion> portion_of(const std::variant<WholeGpu, Amounts, Tickets>& what,
-                                  Bytes gpu_memory, const GpuUnits& units);
-inline std::optional<Portion> portion_on(const std::variant<WholeGpu, Amounts, Tickets>& what,
-                                         const Node& node, const Gpu& gpu) {
+std::optional<Portion> portion_of(const GpuPart& what, Bytes gpu_memory, const GpuUnits& units);
+inline std::optional<Portion> portion_on(const GpuPart& what, const Node& node, const Gpu& gpu) {
   return portion_of(what, gpu.memory, units_of(node));
 }
 

@@ -12,7 +12,6 @@ namespace aliquot::core {
 namespace {
 
 using Code = Error::Code;
-using What = std::variant<WholeGpu, Amounts, Tickets>;
 
 // `titanrtx`, `1g.10gb`, `1g.10gb+me`, `a100-sxm4-80gb`; not what looks like a fraction.
 bool is_model(std::string_view text) {
@@ -80,8 +79,8 @@ Result<Counted> parse_counted(const Source& source, const std::vector<std::strin
     return fail(Code::invalid_argument, "{} does not read as [model:]count: write {}",
                 source.shown(), syntax);
   }
-  // Each TRY a statement of its own: one that leaves the middle of an initialiser leaks what is
-  // already built.
+  // Each TRY is a statement of its own: a TRY that returns from the middle of an initialiser leaks
+  // the members that are already built.
   Counted counted;
   if (parts.empty()) return counted;
   if (parts.size() == 2) {
@@ -111,10 +110,6 @@ struct Gres {
   std::string ticket_model;
 };
 
-std::string_view name_of(Tickets::Kind kind) {
-  return kind == Tickets::Kind::mps ? "mps" : "shard";
-}
-
 // Slurm's suffixes for large counts, in powers of 1024: `8K`. 0: no number with a suffix.
 std::int64_t suffix_factor(std::string_view text) {
   if (text.size() < 2 || !is_digits(text.substr(0, text.size() - 1))) return 0;
@@ -143,7 +138,7 @@ Result<void> read_tickets(const Source& source, Tickets::Kind kind,
   }
   const bool says_count =
       parts.size() == 2 || (parts.size() == 1 && (is_digits(parts[0]) || !is_model(parts[0])));
-  // A GPU of 100 mps makes Slurm's default of one useless; a shard is a fair part.
+  // Slurm's default is one. One of 100 mps is useless; one shard is not.
   if (mps && !says_count) {
     return fail(Code::invalid_argument, "{} does not say how much: write {}", source.shown(),
                 syntax);
@@ -192,7 +187,7 @@ Result<Gres> parse_gres(std::string_view text) {
   if (equals_ignoring_case(text, "none")) return gres;
 
   for (auto entry : split(text, ',')) {
-    // As Slurm spells it in newer and older versions.
+    // How newer and older versions of Slurm write it.
     for (const auto* prefix : {"gres/", "gres:"}) {
       if (entry.starts_with(prefix)) entry.remove_prefix(5);
     }
@@ -243,7 +238,8 @@ Result<Bytes> parse_gpu_mem(std::string_view text) {
 }
 
 Result<Compute> parse_gpu_share(std::string_view text) {
-  // Half a percent or half a GPU? Better to ask than to give a hundredth of what was meant.
+  // 0.5 may mean half a percent or half a GPU. A wrong guess would give a hundredth of what was
+  // meant.
   if (text.starts_with("0.") && !text.ends_with('%')) {
     return fail(Code::invalid_argument,
                 "--gpu-share={} may mean a fraction or a percentage: write it as 25% or 0.25%",
@@ -278,7 +274,7 @@ Result<std::vector<std::string>> parse_constraint(std::string_view text) {
   return models;
 }
 
-// One option's word on how many GPUs, and of which model, the whole job gets.
+// What one option says: how many GPUs the whole job gets, and of which model.
 struct Claim {
   std::string_view option;
   std::string_view text;
@@ -347,8 +343,8 @@ Result<std::int64_t> per_node(std::int64_t total, const Claim& claim, std::int64
   return count;
 }
 
-// The part of a GPU that is asked for, if any, and the model named beside it.
-Result<What> parse_what(const GpuOptions& options, const Gres& gres) {
+// What is asked of each GPU.
+Result<GpuPart> parse_what(const GpuOptions& options, const Gres& gres) {
   const auto amount = options.gpu_mem ? "--gpu-mem" : "--gpu-share";
   if (!options.gpu_mem && !options.gpu_share) {
     if (gres.tickets) return *gres.tickets;
@@ -362,13 +358,12 @@ Result<What> parse_what(const GpuOptions& options, const Gres& gres) {
   Amounts amounts;
   if (options.gpu_mem) amounts.memory = TRY(parse_gpu_mem(*options.gpu_mem));
   if (options.gpu_share) amounts.compute = TRY(parse_gpu_share(*options.gpu_share));
-  if (gres.gpus) {
+  if (gres.gpus && gres.gpus->count > 0) {
     const auto& [model, count] = *gres.gpus;
     return fail(Code::invalid_argument,
                 "--gres={} asks for whole GPUs and {} for a part of one: drop {}, or write "
                 "--gpus={}{}{} for shares",
-                quote(*options.gres), amount, amount, model, model.empty() ? "" : ":",
-                std::max<std::int64_t>(count, 1));
+                quote(*options.gres), amount, amount, model, model.empty() ? "" : ":", count);
   }
   return amounts;
 }

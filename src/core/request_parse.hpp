@@ -3,16 +3,16 @@
 // a model exists and whether anything fits is Cluster's and placement's to say. Every refusal is
 // one line: the option, what is wrong with it, and what to write instead.
 //
-//   --gres=gpu[:model][:n]   -G, --gpus=[model:]n   --gpus-per-node=…   --gpus-per-task=…   whole
-//   GPUs
-//   --gres=mps[:model]:n     --gres=shard[:model][:n]                    n of a GPU's tickets
-//   --gpu-mem=8G             --gpu-share=25%                            a part of a GPU by amount
+//   --gres=gpu[:model][:n]   -G, --gpus=[model:]n                  whole GPUs
+//   --gpus-per-node=…        --gpus-per-task=…                     the same
+//   --gres=mps[:model]:n     --gres=shard[:model][:n]              n of a GPU's tickets
+//   --gpu-mem=8G             --gpu-share=25%                       a part of a GPU by amount
 //
-// A share is on one GPU; `--gpus=2 --gpu-share=25%` is two shares, each on a GPU of its own, and so
-// it is with --gpus-per-node, --gpus-per-task and tickets. `--gres=gpu:2 --gpu-share=25%` is
-// refused:
-// --gres=gpu means whole GPUs wherever Slurm reads it. A MIG slice is named by its profile as the
-// model: `gpu:1g.10gb:1`. `--gres=none` says nothing; `gpu:0` and `--gpus=0` say no GPU.
+// A share is on one GPU. `--gpus=2 --gpu-share=25%` is two shares, each on a GPU of its own; the
+// same holds for --gpus-per-node, --gpus-per-task and tickets. `--gres=gpu:2 --gpu-share=25%` is
+// refused, because --gres=gpu means whole GPUs wherever Slurm reads it. A MIG slice is asked for by
+// its profile in place of a model: `gpu:1g.10gb:1`. `--gres=none` asks for nothing but forbids
+// nothing; `gpu:0` and `--gpus=0` ask for no GPU.
 #pragma once
 
 #include <cstdint>

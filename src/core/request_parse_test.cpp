@@ -121,47 +121,42 @@ TEST(RequestParse, ConstraintNarrowsTheModels) {
 }
 
 TEST(RequestParse, RefusesNonsenseInGresAndSaysWhatToWrite) {
-  EXPECT_EQ(message(gres("")), "--gres is empty: write gpu:1, mps:25, shard:4 or none");
-  EXPECT_EQ(message(gres("gpu::")),
-            "--gres='gpu::' does not read as [model:]count: write gpu:2 or gpu:titanrtx:1");
-  EXPECT_EQ(message(gres("gpu:-1")), "--gres='gpu:-1' is negative: write gpu:2 or gpu:titanrtx:1");
-  EXPECT_EQ(message(gres("gpu:0.5")),
-            "--gres='gpu:0.5' is not a whole number of GPUs: for a part of one write "
-            "--gpu-share=50%");
-  EXPECT_EQ(message(gres("gpu:2:titanrtx")),
-            "--gres='gpu:2:titanrtx': 'titanrtx' is not a count: write gpu:2 or gpu:titanrtx:1");
-  EXPECT_EQ(message(gres("gpu:99999999999999999999")),
-            "--gres='gpu:99999999999999999999': '99999999999999999999' is more than we can count: "
-            "write gpu:2 or gpu:titanrtx:1");
-  EXPECT_EQ(message(gres("gpu:3090")),
-            "--gres='gpu:3090' asks for 3090 GPUs of one node: write at most 64; if 3090 is a "
-            "model, write gpu:3090:1");
-  EXPECT_EQ(message(gres("mps:0")),
-            "--gres='mps:0' asks for none of a GPU: write mps:25 or mps:titanrtx:25, or "
-            "--gres=none for no GPU");
-  EXPECT_EQ(message(gres("mps")),
-            "--gres='mps' does not say how much: write mps:25 or mps:titanrtx:25");
-  EXPECT_EQ(message(gres("mps:-5")),
-            "--gres='mps:-5' is negative: write mps:25 or mps:titanrtx:25");
-  EXPECT_EQ(message(gres("mps:50%")),
-            "--gres='mps:50%' does not read as mps[:model]:count: write mps:25 or "
-            "mps:titanrtx:25");
-  EXPECT_EQ(message(gres("shard:9223372036854775807P")),
-            "--gres='shard:9223372036854775807P' is more than we can count: write shard:4 or "
-            "shard:titanrtx:4");
-  EXPECT_EQ(message(gres("fpga:1")),
-            "--gres='fpga:1': 'fpga' is no resource: write gpu:1, mps:25, shard:4 or none");
-  EXPECT_EQ(message(gres("gpu:1,")),
-            "--gres='gpu:1,' has an empty entry: write gpu:2 or gpu:titanrtx:1");
-  EXPECT_EQ(message(gres("gpu:1,mps:25")),
-            "--gres='gpu:1,mps:25' asks for a whole GPU and for a part of one: write either gpu:1 "
-            "or mps:25");
-  EXPECT_EQ(message(gres("mps:25,shard:4")),
-            "--gres='mps:25,shard:4' asks for two parts of a GPU: write one of them, such as "
-            "shard:4 or shard:titanrtx:4");
-  EXPECT_EQ(message(gres("gpu:a:1,gpu:b:1")),
-            "--gres='gpu:a:1,gpu:b:1' asks for GPUs of two models: write --gres=gpu:1 "
-            "--constraint='a|b' for either");
+  const std::vector<std::pair<std::string, std::string>> refusals{
+      {"", "--gres is empty: write gpu:1, mps:25, shard:4 or none"},
+      {"gpu::", "--gres='gpu::' does not read as [model:]count: write gpu:2 or gpu:titanrtx:1"},
+      {"gpu:-1", "--gres='gpu:-1' is negative: write gpu:2 or gpu:titanrtx:1"},
+      {"gpu:0.5",
+       "--gres='gpu:0.5' is not a whole number of GPUs: for a part of one write --gpu-share=50%"},
+      {"gpu:2:titanrtx",
+       "--gres='gpu:2:titanrtx': 'titanrtx' is not a count: write gpu:2 or gpu:titanrtx:1"},
+      {"gpu:99999999999999999999",
+       "--gres='gpu:99999999999999999999': '99999999999999999999' is more than we can count: "
+       "write gpu:2 or gpu:titanrtx:1"},
+      {"gpu:3090",
+       "--gres='gpu:3090' asks for 3090 GPUs of one node: write at most 64; if 3090 is a "
+       "model, write gpu:3090:1"},
+      {"mps:0",
+       "--gres='mps:0' asks for none of a GPU: write mps:25 or mps:titanrtx:25, or "
+       "--gres=none for no GPU"},
+      {"mps", "--gres='mps' does not say how much: write mps:25 or mps:titanrtx:25"},
+      {"mps:-5", "--gres='mps:-5' is negative: write mps:25 or mps:titanrtx:25"},
+      {"mps:50%",
+       "--gres='mps:50%' does not read as mps[:model]:count: write mps:25 or mps:titanrtx:25"},
+      {"shard:9223372036854775807P",
+       "--gres='shard:9223372036854775807P' is more than we can count: write shard:4 or "
+       "shard:titanrtx:4"},
+      {"fpga:1", "--gres='fpga:1': 'fpga' is no resource: write gpu:1, mps:25, shard:4 or none"},
+      {"gpu:1,", "--gres='gpu:1,' has an empty entry: write gpu:2 or gpu:titanrtx:1"},
+      {"gpu:1,mps:25",
+       "--gres='gpu:1,mps:25' asks for a whole GPU and for a part of one: write either gpu:1 "
+       "or mps:25"},
+      {"mps:25,shard:4",
+       "--gres='mps:25,shard:4' asks for two parts of a GPU: write one of them, such as "
+       "shard:4 or shard:titanrtx:4"},
+      {"gpu:a:1,gpu:b:1",
+       "--gres='gpu:a:1,gpu:b:1' asks for GPUs of two models: write --gres=gpu:1 "
+       "--constraint='a|b' for either"}};
+  for (const auto& [text, refusal] : refusals) EXPECT_EQ(message(gres(text)), refusal);
   for (const auto* junk :
        {":", ",", "gpu:a b", "gpu:(S:0)", "gpu:1:1:1", "gpu:+1", "0", "gpu:1,gpu:1", "mps:a100",
         "mps:1.5", "shard:", "shard:0", "gpu:a100:1.5", "none,none"}) {
@@ -170,18 +165,21 @@ TEST(RequestParse, RefusesNonsenseInGresAndSaysWhatToWrite) {
 }
 
 TEST(RequestParse, RefusesNonsenseInAmounts) {
-  EXPECT_EQ(message(parse_gpu_options({.gpu_mem = "0"})),
-            "--gpu-mem='0' asks for no memory: write --gpu-mem=8G, or --gpus=1 for a whole GPU");
-  EXPECT_EQ(message(parse_gpu_options({.gpu_mem = "-1G"})),
-            "--gpu-mem: '-1G' is not a memory size: write a number with K, M, G or T, such as 8G "
-            "or 512M");
-  EXPECT_EQ(message(parse_gpu_options({.gpu_mem = "50%"})),
-            "--gpu-mem='50%' is no size: write --gpu-mem=8G, or --gpu-share for a percentage");
-  EXPECT_EQ(message(parse_gpu_options({.gpu_share = "150%"})),
-            "--gpu-share: '150%' is more than one GPU: write at most 100%, or ask for several "
-            "GPUs");
-  EXPECT_EQ(message(parse_gpu_options({.gpu_share = "0.25"})),
-            "--gpu-share='0.25' may mean a fraction or a percentage: write it as 25% or 0.25%");
+  const std::vector<std::pair<GpuOptions, std::string>> refusals{
+      {{.gpu_mem = "0"},
+       "--gpu-mem='0' asks for no memory: write --gpu-mem=8G, or --gpus=1 for a whole GPU"},
+      {{.gpu_mem = "-1G"},
+       "--gpu-mem: '-1G' is not a memory size: write a number with K, M, G or T, such as 8G "
+       "or 512M"},
+      {{.gpu_mem = "50%"},
+       "--gpu-mem='50%' is no size: write --gpu-mem=8G, or --gpu-share for a percentage"},
+      {{.gpu_share = "150%"},
+       "--gpu-share: '150%' is more than one GPU: write at most 100%, or ask for several GPUs"},
+      {{.gpu_share = "0.25"},
+       "--gpu-share='0.25' may mean a fraction or a percentage: write it as 25% or 0.25%"}};
+  for (const auto& [options, refusal] : refusals) {
+    EXPECT_EQ(message(parse_gpu_options(options)), refusal);
+  }
   for (const auto* junk : {"", "0", "-5%", "abc", "0%"}) {
     EXPECT_FALSE(parse_gpu_options({.gpu_share = junk}).has_value()) << junk;
   }
@@ -189,38 +187,39 @@ TEST(RequestParse, RefusesNonsenseInAmounts) {
 }
 
 TEST(RequestParse, RefusesContradictions) {
-  EXPECT_EQ(message(parse_gpu_options({.gres = "mps:25", .gpu_mem = "8G"})),
-            "--gres='mps:25' and --gpu-mem both say which part of a GPU: write only one of them");
-  EXPECT_EQ(message(parse_gpu_options({.gres = "gpu:a100:2", .gpu_share = "25%"})),
-            "--gres='gpu:a100:2' asks for whole GPUs and --gpu-share for a part of one: drop "
-            "--gpu-share, or write --gpus=a100:2 for shares");
-  EXPECT_EQ(message(parse_gpu_options({.gres = "gpu:2", .gpus = "3"})),
-            "--gres='gpu:2' and --gpus='3' disagree: 2 and 3 GPUs for the job; write only one of "
-            "them");
-  EXPECT_EQ(message(parse_gpu_options({.gres = "gpu:a100:2", .gpus = "h100:2"})),
-            "--gres='gpu:a100:2' and --gpus='h100:2' name different models: write only one of "
-            "them");
-  EXPECT_EQ(message(parse_gpu_options({.gres = "mps:a100:2", .gpus = "h100:2"})),
-            "--gres='mps:a100:2' and --gpus='h100:2' name different models: write only one of "
-            "them");
-  EXPECT_EQ(message(parse_gpu_options({.gpus = "0", .gpu_mem = "8G"})),
-            "--gpus='0' asks for no GPU, another option for a part of one: write only one of them");
-  EXPECT_EQ(message(parse_gpu_options({.gpus = "3", .nodes = 2})),
-            "--gpus='3' is 3 GPUs, which do not spread evenly over 2 nodes: write a multiple of 2, "
-            "or --gpus-per-node");
-  EXPECT_EQ(message(parse_gpu_options({.gpus = "a:1,b:1"})),
-            "--gpus='a:1,b:1' asks for GPUs of several models: write --gpus=1 --constraint='a|b' "
-            "for either");
-  EXPECT_EQ(message(parse_gpu_options({.gres = "gpu:a100:1", .constraint = "h100"})),
-            "--constraint='h100' leaves out 'a100', the model asked for: write only one of them");
-  EXPECT_EQ(message(parse_gpu_options({.gres = "gpu:1", .constraint = "a100&ib"})),
-            "--constraint='a100&ib': a GPU has one model: write a100|h100 for either of two");
-  EXPECT_EQ(message(parse_gpu_options({.gpus_per_task = "1", .tasks = 0})),
-            "--ntasks=0 is no number of tasks: write at least 1");
-  EXPECT_EQ(message(parse_gpu_options({.gpus = ""})),
-            "--gpus is empty: write a number such as 2, or a model and a number");
-  EXPECT_EQ(message(parse_gpu_options({.gpus_per_task = "titanrtx", .tasks = 100})),
-            "--gpus-per-task='titanrtx' asks for 100 GPUs of one node: write at most 64");
+  const std::vector<std::pair<GpuOptions, std::string>> refusals{
+      {{.gres = "mps:25", .gpu_mem = "8G"},
+       "--gres='mps:25' and --gpu-mem both say which part of a GPU: write only one of them"},
+      {{.gres = "gpu:a100:2", .gpu_share = "25%"},
+       "--gres='gpu:a100:2' asks for whole GPUs and --gpu-share for a part of one: drop "
+       "--gpu-share, or write --gpus=a100:2 for shares"},
+      {{.gres = "gpu:2", .gpus = "3"},
+       "--gres='gpu:2' and --gpus='3' disagree: 2 and 3 GPUs for the job; write only one of them"},
+      {{.gres = "gpu:a100:2", .gpus = "h100:2"},
+       "--gres='gpu:a100:2' and --gpus='h100:2' name different models: write only one of them"},
+      {{.gres = "mps:a100:2", .gpus = "h100:2"},
+       "--gres='mps:a100:2' and --gpus='h100:2' name different models: write only one of them"},
+      {{.gres = "gpu:0", .gpu_mem = "8G"},
+       "--gres='gpu:0' asks for no GPU, another option for a part of one: write only one of them"},
+      {{.gpus = "0", .gpu_mem = "8G"},
+       "--gpus='0' asks for no GPU, another option for a part of one: write only one of them"},
+      {{.gpus = "a:1,b:1"},
+       "--gpus='a:1,b:1' asks for GPUs of several models: write --gpus=1 --constraint='a|b' "
+       "for either"},
+      {{.gres = "gpu:a100:1", .constraint = "h100"},
+       "--constraint='h100' leaves out 'a100', the model asked for: write only one of them"},
+      {{.gpus = "3", .nodes = 2},
+       "--gpus='3' is 3 GPUs, which do not spread evenly over 2 nodes: write a multiple of 2, "
+       "or --gpus-per-node"},
+      {{.gres = "gpu:1", .constraint = "a100&ib"},
+       "--constraint='a100&ib': a GPU has one model: write a100|h100 for either of two"},
+      {{.gpus_per_task = "1", .tasks = 0}, "--ntasks=0 is no number of tasks: write at least 1"},
+      {{.gpus = ""}, "--gpus is empty: write a number such as 2, or a model and a number"},
+      {{.gpus_per_task = "titanrtx", .tasks = 100},
+       "--gpus-per-task='titanrtx' asks for 100 GPUs of one node: write at most 64"}};
+  for (const auto& [options, refusal] : refusals) {
+    EXPECT_EQ(message(parse_gpu_options(options)), refusal);
+  }
   constexpr auto kMany = std::numeric_limits<std::int64_t>::max();
   EXPECT_FALSE(parse_gpu_options({.gpus_per_task = "4", .tasks = kMany}).has_value());
   EXPECT_FALSE(parse_gpu_options({.gres = "gpu:4", .nodes = kMany}).has_value());

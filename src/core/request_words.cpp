@@ -151,13 +151,6 @@ Result<Bytes> parse_memory(const Written& written) {
   return *memory;
 }
 
-std::string format_cpus(CpuMilli cpus) {
-  auto text = fmt::format("{}.{:03}", cpus / kOneCpu, cpus.value() % kOneCpu.value());
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.ends_with('.')) text.pop_back();
-  return text;
-}
-
 }  // namespace
 
 Result<Request> parse_request(std::string_view words) {
@@ -178,13 +171,6 @@ Result<Request> parse_request(std::string_view words) {
   request.cpus = TRY(parse_cpus(written, tasks, over));
   request.memory = TRY(parse_memory(written));
   return request;
-}
-
-std::string format_request(const Request& request) {
-  auto words = format_gpu_request(request.gpus);
-  if (request.cpus != CpuMilli(0)) words += " --cpus-per-task=" + format_cpus(request.cpus);
-  if (request.memory != Bytes(0)) words += " --mem=" + format_size(request.memory);
-  return words;
 }
 
 }  // namespace aliquot::core

@@ -35,20 +35,12 @@ struct RunningEntry {
   std::optional<Millis> left = {};  // until its limit; none: unlimited
 };
 
-// Why a job waits, in Slurm's words. What rules say beyond these is a text of theirs.
+// Why a job waits that could run, in Slurm's words. What rules say beyond these is a text of
+// theirs.
 namespace reason {
-inline constexpr std::string_view kNone = "None";
 inline constexpr std::string_view kPriority = "Priority";
 inline constexpr std::string_view kResources = "Resources";
-inline constexpr std::string_view kDependency = "Dependency";
-inline constexpr std::string_view kDependencyNever = "DependencyNeverSatisfied";
-inline constexpr std::string_view kBeginTime = "BeginTime";
-inline constexpr std::string_view kHeldUser = "JobHeldUser";
-inline constexpr std::string_view kHeldAdmin = "JobHeldAdmin";
-inline constexpr std::string_view kTaskLimit = "JobArrayTaskLimit";
-inline constexpr std::string_view kTimeLimit = "PartitionTimeLimit";
 inline constexpr std::string_view kNotAvailable = "ReqNodeNotAvail";
-inline constexpr std::string_view kBadConstraints = "BadConstraints";
 }  // namespace reason
 
 // What may keep a job from starting although there is room: limits per user, account, partition.

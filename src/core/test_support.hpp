@@ -245,7 +245,16 @@ inline std::string picture(const Cluster& cluster) {
 }
 
 inline std::string picture(const Ledger& ledger) {
-  return picture(ledger.cluster()) + ledger.serialise();
+  std::string text = picture(ledger.cluster());
+  for (const JobId job : ledger.jobs()) {
+    const Use& use = *ledger.find(job);
+    text += fmt::format("job {} node {} cpus {} memory {}\n", job, use.node, use.cpus, use.memory);
+    for (const GpuUse& held : use.gpus) {
+      text += fmt::format("  gpu {} memory {} compute {} whole {}\n", held.gpu, held.portion.memory,
+                          held.portion.compute, held.whole);
+    }
+  }
+  return text;
 }
 
 }  // namespace aliquot::core::test

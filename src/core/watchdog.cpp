@@ -43,7 +43,7 @@ std::vector<std::int64_t> over_the_limit(Bytes limit,
   const auto all = [](const WatchedProcess& process) { return process.memory; };
   take(false, all);
   take(true, beyond_its_word);
-  // Their word is worth nothing when all of it together is more than there was to have.
+  // What processes say counts for nothing when it is more than the limit in sum.
   if (said > limit) take(true, all);
   return over;
 }
@@ -85,7 +85,7 @@ Watchdog::Verdict Watchdog::look(const HolderId& job, Uid owner, const std::stri
   }
   if (!computing.empty()) taken_[owner].now = true;
   for (const std::int64_t pid : computing) {
-    // At first sight: who has the library is on the list before the driver knows of it.
+    // No second look is needed: a process with the library registers before the driver knows of it.
     if (taken_[owner].time < kStrangerTime) continue;
     verdict.unheld.emplace_back(pid, 0);
     if (!seen.unheld.insert(pid).second) continue;

@@ -1,11 +1,14 @@
-/* The contract between the daemon and libaliquot.so, the library inside the job: three files,
- * mapped by both sides. Plain C, fixed-size integers, no pointers. Nothing here does input or
- * output.
+/* The contract between the daemon and libaliquot.so, the library inside the job: three files. Plain
+ * C, fixed-size integers, no pointers. Nothing here does input or output.
  *
- *   <grant folder>/limits   struct aliquot_limits   the daemon's, 0444; the job maps it read-only
- *   <grant folder>/usage    struct aliquot_usage    made by the daemon, the job's user's, 0600; the
- *                                                   job's processes map it read-write
- *   <board>                 struct aliquot_board    one per GPU, the daemon's, 0444; read-only
+ *   <grant folder>/limits   struct aliquot_limits   the daemon's, 0444. The job maps it read-only
+ *   <grant folder>/usage    struct aliquot_usage    made by the daemon, given to the job's user,
+ *                                                   0600. The job's processes map it read-write,
+ *                                                   the daemon reads copies of it. For a container,
+ *                                                   whose processes run as anybody: root's, 0666,
+ *                                                   behind a folder that only they get to
+ *   <board>                 struct aliquot_board    one per GPU, the daemon's, 0644. The daemon
+ * maps it read-write, jobs map it read-only
  *
  * The variable ALIQUOT_GRANT in the job's environment names the grant folder. `limits` must belong
  * to root or to the user of the process, be a regular file, no symbolic link, and be complete when
@@ -13,13 +16,14 @@
  * numbers that change are read and written with atomic operations of their own size.
  *
  * While a process holds slots[i] of `usage` it also holds a POSIX record lock (F_SETLK) on byte i
- * of that file, through a close-on-exec descriptor: the kernel drops it when the process ends or
- * execs, in whatever way, and a forked child does not have it. F_GETLK tells who is alive, also
- * across pid namespaces. A slot whose byte is not locked is dead, unless its process is still on
- * its way out (the GPU's memory is given back after the lock, before the process is a zombie).
+ * of that file, through a close-on-exec descriptor. The kernel drops the lock when the process ends
+ * or execs, in whatever way, and a forked child does not have it. F_GETLK tells who is alive, also
+ * across pid namespaces. A slot whose byte is not locked is dead, unless its process is still
+ * exiting: then the lock is gone already, and the GPU's memory is given back before the process is
+ * a zombie.
  *
- * The job can write all of `usage`: the daemon must treat it as hearsay. It never waits for the
- * mutex without a limit in time, and never believes an index or a count it reads there. */
+ * The job can write all of `usage`, so the daemon must not trust it: it never waits for the mutex
+ * without a limit in time, and never believes an index or a count that it reads there. */
 #ifndef ALIQUOT_ENFORCE_ABI_H
 #define ALIQUOT_ENFORCE_ABI_H
 
@@ -38,6 +42,9 @@ extern "C" {
  * (enforce/find_grant.hpp): a file of root's for each kind of daemon, two lines: what the path of a
  * job's group has in it, before a folder job_N; and the folder in which N is the grant folder. */
 #define ALIQUOT_PLACES "/run/aliquot/places"
+/* Where a container has its grant folder, root's, by a mount. It counts for more than both: nobody
+ * in the container can take it away. */
+#define ALIQUOT_GRANT_HERE "/run/aliquot/grant"
 #define ALIQUOT_PLACE_ENGINE "engine"
 #define ALIQUOT_PLACE_SLURM "slurm"
 #define ALIQUOT_LIMITS_FILE "limits"
@@ -56,24 +63,19 @@ enum {
 };
 
 enum {
-  ALIQUOT_FLAG_METER = 1, /* measure GPU time with events, into gpu_ns */
-  ALIQUOT_FLAG_REGISTER =
-      2 /* send a struct aliquot_hello to `socket` when a process takes a slot */
+  ALIQUOT_FLAG_METER = 1 /* measure GPU time with events, into gpu_ns */
 };
 
 /* ---- limits --------------------------------------------------------------------------------- */
 
 struct aliquot_limit {
-  uint8_t
-      uuid[16]; /* the 16 bytes of cuDeviceGetUuid_v2 = the digits of NVML's "GPU-…" or "MIG-…" */
-  uint64_t
-      memory_bytes; /* of the job, all processes together; 0 = no limit. May be changed in place */
-  uint64_t
-      context_bytes;   /* reserved before a context is made, until its cost is known; 0 = 600 MiB */
-  uint32_t compute;    /* 1/10,000 of the GPU; for reports, the board is what counts */
-  uint32_t lease;      /* 1 = obey the board below */
-  uint32_t lease_slot; /* the job's index in the board's slots */
-  uint32_t slice;      /* 1 = a slice of a GPU: NVML's "MIG-…" */
+  uint8_t uuid[16];      /* as of cuDeviceGetUuid_v2: the digits of NVML's "GPU-…" or "MIG-…" */
+  uint64_t memory_bytes; /* of all the job's processes; 0 = no limit. May be changed in place */
+  uint64_t context_bytes;         /* reserved for a context until its cost is known; 0 = 600 MiB */
+  uint32_t compute;               /* 1/10,000 of the GPU; for reports, the board is what counts */
+  uint32_t lease;                 /* 1 = obey the board below */
+  uint32_t lease_slot;            /* the job's index in the board's slots */
+  uint32_t slice;                 /* 1 = a slice of a GPU: NVML's "MIG-…" */
   char board[ALIQUOT_PATH_BYTES]; /* absolute path of the GPU's lease board, NUL-terminated */
   uint64_t reserved1[4];
 };
@@ -85,8 +87,7 @@ struct aliquot_limits {
   uint64_t job;       /* the job's number, for messages */
   uint32_t gpu_count; /* entries used in gpus[]; a GPU that is not listed has a limit of nothing */
   uint32_t flags;     /* ALIQUOT_FLAG_… */
-  char socket[ALIQUOT_PATH_BYTES]; /* ALIQUOT_FLAG_REGISTER: an AF_UNIX SOCK_DGRAM socket */
-  uint64_t reserved[12];
+  uint64_t reserved[44];
   struct aliquot_limit gpus[ALIQUOT_MAX_GPUS];
 };
 
@@ -161,8 +162,7 @@ struct aliquot_usage {
 /* ---- lease board ---------------------------------------------------------------------------- */
 
 struct aliquot_gate {
-  uint32_t
-      word; /* futex (shared): 0 = open, 1 = paused. Opening it: store 0, then FUTEX_WAKE all */
+  uint32_t word; /* futex (shared): 0 = open, 1 = paused. To open: store 0, then FUTEX_WAKE all */
   uint32_t reserved[15]; /* a cache line of its own */
 };
 
@@ -186,22 +186,9 @@ enum {
 
 #define ALIQUOT_STALE_NS 1000000000ull
 
-/* ---- registration --------------------------------------------------------------------------- */
-
-/* One datagram, sent without waiting; the receiver (SO_PASSCRED) learns the host's pid from the
- * kernel. Nothing depends on its arrival. */
-struct aliquot_hello {
-  uint64_t magic; /* ALIQUOT_USAGE_MAGIC */
-  uint64_t job;
-  uint32_t slot;
-  uint32_t generation;
-  int32_t pid; /* as the process sees it */
-  uint32_t reserved;
-};
-
 ALIQUOT_ABI_ASSERT(sizeof(struct aliquot_limit) == 16 + 8 + 8 + 16 + ALIQUOT_PATH_BYTES + 32);
 ALIQUOT_ABI_ASSERT(sizeof(struct aliquot_limits) ==
-                   32 + ALIQUOT_PATH_BYTES + 96 + ALIQUOT_MAX_GPUS * sizeof(struct aliquot_limit));
+                   32 + 44 * 8 + ALIQUOT_MAX_GPUS * sizeof(struct aliquot_limit));
 ALIQUOT_ABI_ASSERT(sizeof(pthread_mutex_t) <= 64);
 ALIQUOT_ABI_ASSERT(sizeof(struct aliquot_use) == 128);
 ALIQUOT_ABI_ASSERT(sizeof(struct aliquot_slot) == 64 + ALIQUOT_MAX_GPUS * 128);
@@ -210,7 +197,6 @@ ALIQUOT_ABI_ASSERT(sizeof(struct aliquot_usage) ==
                    128 + ALIQUOT_MAX_GPUS * 64 + ALIQUOT_USAGE_SLOTS * sizeof(struct aliquot_slot));
 ALIQUOT_ABI_ASSERT(sizeof(struct aliquot_gate) == 64);
 ALIQUOT_ABI_ASSERT(sizeof(struct aliquot_board) == 64 + ALIQUOT_BOARD_SLOTS * 64);
-ALIQUOT_ABI_ASSERT(sizeof(struct aliquot_hello) == 32);
 
 /* Makes zeroed memory a usage region. Returns 0, or an error number. */
 static inline int aliquot_usage_init(struct aliquot_usage* usage) {

@@ -30,7 +30,7 @@ std::uint64_t place_of(CUmemHandle multicast, std::size_t offset) {
 Lock lock;
 Table bound;  // key: the place; owner: the allocation; size: the array it is in, or 0
 
-// Unmapped in order with a stream: the memory is free when that has got there.
+// Unmapping is ordered with a stream: the memory is free when the stream has come that far.
 struct Leaving {
   CUstream stream;
   std::uint64_t allocation;

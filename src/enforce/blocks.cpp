@@ -26,7 +26,7 @@ std::uint64_t part_of_slab(std::uint64_t size) {
   return kGranularity / (kGranularity / round_up(size == 0 ? 1 : size, kSmallPiece));
 }
 
-// Under the lock, so that the slabs' sum and what is reserved for it never part.
+// Under the lock, so that the sum of the slabs always equals what is reserved for them.
 bool charge_locked(int gpu, std::uint64_t size) {
   if (size > kSmallLimit) return reserve(gpu, round_up(size, kGranularity));
   const std::uint64_t after = small_sum[gpu] + part_of_slab(size);
@@ -141,21 +141,23 @@ CUresult make_array(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& d, unsigned lev
   return r;
 }
 
-CUresult free_tracked(std::uint64_t key, CUresult (*call)(std::uint64_t)) {
-  Record record{};
-  const bool known = untrack(key, &record);
-  const CUresult r = call(key);
-  if (!known) return r;
-  if (r != kSuccess) {
-    put_back(record);
+template <class Free>
+CUresult free_block(std::uint64_t key, Free call) {
+  return free_tracked(key, call, [=](const Record& record) {
+    const std::uint64_t bytes = round_up(record.size, kGranularity);
+    const bool kept = record.kind == block_device && keep_exported(key, record.gpu, bytes);
+    // A descriptor of a small piece holds the slab with it.
+    if (kept && record.size <= kSmallLimit) reserve_anyway(record.gpu, bytes);
+    if (!kept || record.size <= kSmallLimit) refund(record);
+  });
+}
+
+CUresult free_array(CUarray array, CUresult (*destroy)(CUarray)) {
+  return free_block(reinterpret_cast<std::uintptr_t>(array), [=] {
+    const CUresult r = destroy(array);
+    if (r == kSuccess) bindings_array_gone(array);
     return r;
-  }
-  const std::uint64_t bytes = round_up(record.size, kGranularity);
-  const bool kept = record.kind == block_device && keep_exported(key, record.gpu, bytes);
-  // A descriptor of a small piece holds the slab with it.
-  if (kept && record.size <= kSmallLimit) reserve_anyway(record.gpu, bytes);
-  if (!kept || record.size <= kSmallLimit) refund(record);
-  return r;
+  });
 }
 
 template <class Out, class Create>
@@ -297,7 +299,7 @@ ALIQUOT_HOOK cuMemAllocPitch_v2(CUdeviceptr* out, std::size_t* pitch, std::size_
 // The driver is always asked and its answer returned, whether we know the address or not.
 ALIQUOT_HOOK cuMemFree_v2(CUdeviceptr address) {
   if (!governed()) return real::cuMemFree_v2(address);
-  return free_tracked(address, [](std::uint64_t key) { return real::cuMemFree_v2(key); });
+  return free_block(address, [=] { return real::cuMemFree_v2(address); });
 }
 
 ALIQUOT_HOOK cuArrayCreate_v2(CUarray* out, const CUDA_ARRAY_DESCRIPTOR* d) {
@@ -326,20 +328,12 @@ ALIQUOT_HOOK cuMipmappedArrayCreate(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR*
 
 ALIQUOT_HOOK cuArrayDestroy(CUarray array) {
   if (!governed()) return real::cuArrayDestroy(array);
-  return free_tracked(reinterpret_cast<std::uintptr_t>(array), [](std::uint64_t key) {
-    const CUresult r = real::cuArrayDestroy(reinterpret_cast<CUarray>(key));
-    if (r == kSuccess) bindings_array_gone(reinterpret_cast<CUarray>(key));
-    return r;
-  });
+  return free_array(array, real::cuArrayDestroy);
 }
 
 ALIQUOT_HOOK cuMipmappedArrayDestroy(CUarray array) {
   if (!governed()) return real::cuMipmappedArrayDestroy(array);
-  return free_tracked(reinterpret_cast<std::uintptr_t>(array), [](std::uint64_t key) {
-    const CUresult r = real::cuMipmappedArrayDestroy(reinterpret_cast<CUarray>(key));
-    if (r == kSuccess) bindings_array_gone(reinterpret_cast<CUarray>(key));
-    return r;
-  });
+  return free_array(array, real::cuMipmappedArrayDestroy);
 }
 
 // The 32-bit forms: nothing is given to a program that is limited. No CUDA since 4 calls them.

@@ -11,7 +11,7 @@ namespace aliquot::enforce {
 namespace {
 
 constexpr std::uint64_t kGreenGuess = 64ULL << 20;
-// Of a context the card has so much more than NVML attributes to the process (H200, driver 580).
+// So much more of the card a context takes than NVML attributes to the process (H200, driver 580).
 constexpr std::uint64_t kHidden = 8ULL << 20;
 
 enum ContextKind : std::uint32_t { context_own = 0, context_primary = 1, context_measured = 2 };
@@ -39,7 +39,7 @@ void forget(const Record& record) {
   settle_pools();
 }
 
-// What the process holds beside contexts: a measurement in which that changed is none.
+// What the process holds beside contexts. A measurement during which this changed does not count.
 std::uint64_t plain_bytes(int gpu) {
   const aliquot_use* use = own_use(gpu);
   return use == nullptr ? 0
@@ -72,7 +72,7 @@ CUresult make(CUcontext* out, CUdevice device, ContextKind kind, std::uint64_t g
   if (measured) cost = after - before + kHidden;
   std::uint64_t room =
       gpu < 0 || contexts_on(gpu) != 0 ? 0 : room_for(gpu, cost > guess ? cost - guess : 0);
-  // Where the job is nearly full, less room does.
+  // A job that is nearly full gets less room.
   while (!settle_context(gpu, guess, cost + room)) {
     if (const std::uint64_t least = least_room(gpu); room > least) {
       room = room / 2 > least ? room / 2 : least;

@@ -40,197 +40,106 @@ bool within_gpu(CUdeviceptr to, CUdeviceptr from) { return !is_host(to) && !is_h
     return pass_gate(stream, launch_copy, [=] { return real::name args; }); \
   }
 // Returns when the stream has come to it.
-#define COPY_WAIT(name, params, args, stream)                         \
+#define WAIT(name, params, args, stream)                              \
   ALIQUOT_HOOK name params {                                          \
     bind();                                                           \
     return pass_wait(stream, false, [=] { return real::name args; }); \
   }
+// Each comes twice: the second is for programs whose stream 0 is the thread's own stream.
+#define COPY_SYNC(name, params, args) \
+  COPY(name, params, args, nullptr)   \
+  COPY(name##_ptds, params, args, kPerThreadStream)
+#define COPY_ASYNC(name, params, args) \
+  COPY(name, params, args, stream)     \
+  COPY(name##_ptsz, params, args, own_stream(stream))
+#define COPY_IF_SYNC(gpu, name, params, args) \
+  COPY_IF(gpu, name, params, args, nullptr)   \
+  COPY_IF(gpu, name##_ptds, params, args, kPerThreadStream)
+#define COPY_IF_ASYNC(gpu, name, params, args) \
+  COPY_IF(gpu, name, params, args, stream)     \
+  COPY_IF(gpu, name##_ptsz, params, args, own_stream(stream))
+#define COPY_WAIT(name, params, args) \
+  WAIT(name, params, args, nullptr)   \
+  WAIT(name##_ptds, params, args, kPerThreadStream)
+// Fills with values of so many bits.
+#define FILL(bits, Value)                                                                      \
+  COPY_SYNC(cuMemsetD##bits##_v2, (CUdeviceptr to, Value value, std::size_t count),            \
+            (to, value, count))                                                                \
+  COPY_SYNC(                                                                                   \
+      cuMemsetD2D##bits##_v2,                                                                  \
+      (CUdeviceptr to, std::size_t pitch, Value value, std::size_t width, std::size_t height), \
+      (to, pitch, value, width, height))                                                       \
+  COPY_ASYNC(cuMemsetD##bits##Async,                                                           \
+             (CUdeviceptr to, Value value, std::size_t count, CUstream stream),                \
+             (to, value, count, stream))                                                       \
+  COPY_ASYNC(cuMemsetD2D##bits##Async,                                                         \
+             (CUdeviceptr to, std::size_t pitch, Value value, std::size_t width,               \
+              std::size_t height, CUstream stream),                                            \
+             (to, pitch, value, width, height, stream))
 
-COPY_IF((within_gpu(to, from)), cuMemcpy, (CUdeviceptr to, CUdeviceptr from, std::size_t size),
-        (to, from, size), nullptr)
-COPY_IF((within_gpu(to, from)), cuMemcpy_ptds, (CUdeviceptr to, CUdeviceptr from, std::size_t size),
-        (to, from, size), kPerThreadStream)
-COPY_IF((within_gpu(to, from)), cuMemcpyAsync,
-        (CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream),
-        (to, from, size, stream), stream)
-COPY_IF((within_gpu(to, from)), cuMemcpyAsync_ptsz,
-        (CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream),
-        (to, from, size, stream), own_stream(stream))
-COPY(cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, std::size_t size), (to, from, size),
-     nullptr)
-COPY(cuMemcpyDtoD_v2_ptds, (CUdeviceptr to, CUdeviceptr from, std::size_t size), (to, from, size),
-     kPerThreadStream)
-COPY(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream),
-     (to, from, size, stream), stream)
-COPY(cuMemcpyDtoDAsync_v2_ptsz,
-     (CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream),
-     (to, from, size, stream), own_stream(stream))
-COPY(cuMemcpyPeer,
-     (CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, std::size_t size),
-     (to, there, from, here, size), nullptr)
-COPY(cuMemcpyPeer_ptds,
-     (CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, std::size_t size),
-     (to, there, from, here, size), kPerThreadStream)
-COPY(cuMemcpyPeerAsync,
-     (CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, std::size_t size,
-      CUstream stream),
-     (to, there, from, here, size, stream), stream)
-COPY(cuMemcpyPeerAsync_ptsz,
-     (CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, std::size_t size,
-      CUstream stream),
-     (to, there, from, here, size, stream), own_stream(stream))
-COPY(cuMemcpyDtoA_v2, (CUarray to, std::size_t offset, CUdeviceptr from, std::size_t size),
-     (to, offset, from, size), nullptr)
-COPY(cuMemcpyDtoA_v2_ptds, (CUarray to, std::size_t offset, CUdeviceptr from, std::size_t size),
-     (to, offset, from, size), kPerThreadStream)
-COPY(cuMemcpyAtoD_v2, (CUdeviceptr to, CUarray from, std::size_t offset, std::size_t size),
-     (to, from, offset, size), nullptr)
-COPY(cuMemcpyAtoD_v2_ptds, (CUdeviceptr to, CUarray from, std::size_t offset, std::size_t size),
-     (to, from, offset, size), kPerThreadStream)
-COPY(cuMemcpyAtoA_v2,
-     (CUarray to, std::size_t offset, CUarray from, std::size_t offset2, std::size_t size),
-     (to, offset, from, offset2, size), nullptr)
-COPY(cuMemcpyAtoA_v2_ptds,
-     (CUarray to, std::size_t offset, CUarray from, std::size_t offset2, std::size_t size),
-     (to, offset, from, offset2, size), kPerThreadStream)
-COPY_IF((within_gpu(copy)), cuMemcpy2D_v2, (const CUDA_MEMCPY2D* copy), (copy), nullptr)
-COPY_IF((within_gpu(copy)), cuMemcpy2D_v2_ptds, (const CUDA_MEMCPY2D* copy), (copy),
-        kPerThreadStream)
-COPY_IF((within_gpu(copy)), cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D* copy), (copy), nullptr)
-COPY_IF((within_gpu(copy)), cuMemcpy2DUnaligned_v2_ptds, (const CUDA_MEMCPY2D* copy), (copy),
-        kPerThreadStream)
-COPY_IF((within_gpu(copy)), cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D* copy, CUstream stream),
-        (copy, stream), stream)
-COPY_IF((within_gpu(copy)), cuMemcpy2DAsync_v2_ptsz, (const CUDA_MEMCPY2D* copy, CUstream stream),
-        (copy, stream), own_stream(stream))
-COPY_IF((within_gpu(copy)), cuMemcpy3D_v2, (const CUDA_MEMCPY3D* copy), (copy), nullptr)
-COPY_IF((within_gpu(copy)), cuMemcpy3D_v2_ptds, (const CUDA_MEMCPY3D* copy), (copy),
-        kPerThreadStream)
-COPY_IF((within_gpu(copy)), cuMemcpy3DAsync_v2, (const CUDA_MEMCPY3D* copy, CUstream stream),
-        (copy, stream), stream)
-COPY_IF((within_gpu(copy)), cuMemcpy3DAsync_v2_ptsz, (const CUDA_MEMCPY3D* copy, CUstream stream),
-        (copy, stream), own_stream(stream))
-COPY(cuMemcpy3DPeer, (const void* copy), (copy), nullptr)
-COPY(cuMemcpy3DPeer_ptds, (const void* copy), (copy), kPerThreadStream)
-COPY(cuMemcpy3DPeerAsync, (const void* copy, CUstream stream), (copy, stream), stream)
-COPY(cuMemcpy3DPeerAsync_ptsz, (const void* copy, CUstream stream), (copy, stream),
-     own_stream(stream))
-COPY_IF((count > 0 && within_gpu(*to, *from)), cuMemcpyBatchAsync,
-        (CUdeviceptr * to, CUdeviceptr* from, std::size_t* sizes, std::size_t count,
-         void* attributes, std::size_t* indices, std::size_t attribute_count, std::size_t* failed,
-         CUstream stream),
-        (to, from, sizes, count, attributes, indices, attribute_count, failed, stream), stream)
-COPY_IF((count > 0 && within_gpu(*to, *from)), cuMemcpyBatchAsync_ptsz,
-        (CUdeviceptr * to, CUdeviceptr* from, std::size_t* sizes, std::size_t count,
-         void* attributes, std::size_t* indices, std::size_t attribute_count, std::size_t* failed,
-         CUstream stream),
-        (to, from, sizes, count, attributes, indices, attribute_count, failed, stream),
-        own_stream(stream))
-COPY_IF((count > 0 && within_gpu(*to, *from)), cuMemcpyBatchAsync_v2,
-        (CUdeviceptr * to, CUdeviceptr* from, std::size_t* sizes, std::size_t count,
-         void* attributes, std::size_t* indices, std::size_t attribute_count, CUstream stream),
-        (to, from, sizes, count, attributes, indices, attribute_count, stream), stream)
-COPY_IF((count > 0 && within_gpu(*to, *from)), cuMemcpyBatchAsync_v2_ptsz,
-        (CUdeviceptr * to, CUdeviceptr* from, std::size_t* sizes, std::size_t count,
-         void* attributes, std::size_t* indices, std::size_t attribute_count, CUstream stream),
-        (to, from, sizes, count, attributes, indices, attribute_count, stream), own_stream(stream))
-COPY(cuMemcpy3DBatchAsync,
-     (std::size_t count, void* copies, std::size_t* failed, unsigned long long flags,
-      CUstream stream),
-     (count, copies, failed, flags, stream), stream)
-COPY(cuMemcpy3DBatchAsync_ptsz,
-     (std::size_t count, void* copies, std::size_t* failed, unsigned long long flags,
-      CUstream stream),
-     (count, copies, failed, flags, stream), own_stream(stream))
-COPY(cuMemcpy3DBatchAsync_v2,
-     (std::size_t count, void* copies, unsigned long long flags, CUstream stream),
-     (count, copies, flags, stream), stream)
-COPY(cuMemcpy3DBatchAsync_v2_ptsz,
-     (std::size_t count, void* copies, unsigned long long flags, CUstream stream),
-     (count, copies, flags, stream), own_stream(stream))
-COPY(cuMemsetD8_v2, (CUdeviceptr to, unsigned char value, std::size_t count), (to, value, count),
-     nullptr)
-COPY(cuMemsetD8_v2_ptds, (CUdeviceptr to, unsigned char value, std::size_t count),
-     (to, value, count), kPerThreadStream)
-COPY(cuMemsetD2D8_v2,
-     (CUdeviceptr to, std::size_t pitch, unsigned char value, std::size_t width,
-      std::size_t height),
-     (to, pitch, value, width, height), nullptr)
-COPY(cuMemsetD2D8_v2_ptds,
-     (CUdeviceptr to, std::size_t pitch, unsigned char value, std::size_t width,
-      std::size_t height),
-     (to, pitch, value, width, height), kPerThreadStream)
-COPY(cuMemsetD8Async, (CUdeviceptr to, unsigned char value, std::size_t count, CUstream stream),
-     (to, value, count, stream), stream)
-COPY(cuMemsetD8Async_ptsz,
-     (CUdeviceptr to, unsigned char value, std::size_t count, CUstream stream),
-     (to, value, count, stream), own_stream(stream))
-COPY(cuMemsetD2D8Async,
-     (CUdeviceptr to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height,
-      CUstream stream),
-     (to, pitch, value, width, height, stream), stream)
-COPY(cuMemsetD2D8Async_ptsz,
-     (CUdeviceptr to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height,
-      CUstream stream),
-     (to, pitch, value, width, height, stream), own_stream(stream))
-COPY(cuMemsetD16_v2, (CUdeviceptr to, unsigned short value, std::size_t count), (to, value, count),
-     nullptr)
-COPY(cuMemsetD16_v2_ptds, (CUdeviceptr to, unsigned short value, std::size_t count),
-     (to, value, count), kPerThreadStream)
-COPY(cuMemsetD2D16_v2,
-     (CUdeviceptr to, std::size_t pitch, unsigned short value, std::size_t width,
-      std::size_t height),
-     (to, pitch, value, width, height), nullptr)
-COPY(cuMemsetD2D16_v2_ptds,
-     (CUdeviceptr to, std::size_t pitch, unsigned short value, std::size_t width,
-      std::size_t height),
-     (to, pitch, value, width, height), kPerThreadStream)
-COPY(cuMemsetD16Async, (CUdeviceptr to, unsigned short value, std::size_t count, CUstream stream),
-     (to, value, count, stream), stream)
-COPY(cuMemsetD16Async_ptsz,
-     (CUdeviceptr to, unsigned short value, std::size_t count, CUstream stream),
-     (to, value, count, stream), own_stream(stream))
-COPY(cuMemsetD2D16Async,
-     (CUdeviceptr to, std::size_t pitch, unsigned short value, std::size_t width,
-      std::size_t height, CUstream stream),
-     (to, pitch, value, width, height, stream), stream)
-COPY(cuMemsetD2D16Async_ptsz,
-     (CUdeviceptr to, std::size_t pitch, unsigned short value, std::size_t width,
-      std::size_t height, CUstream stream),
-     (to, pitch, value, width, height, stream), own_stream(stream))
-COPY(cuMemsetD32_v2, (CUdeviceptr to, unsigned value, std::size_t count), (to, value, count),
-     nullptr)
-COPY(cuMemsetD32_v2_ptds, (CUdeviceptr to, unsigned value, std::size_t count), (to, value, count),
-     kPerThreadStream)
-COPY(cuMemsetD2D32_v2,
-     (CUdeviceptr to, std::size_t pitch, unsigned value, std::size_t width, std::size_t height),
-     (to, pitch, value, width, height), nullptr)
-COPY(cuMemsetD2D32_v2_ptds,
-     (CUdeviceptr to, std::size_t pitch, unsigned value, std::size_t width, std::size_t height),
-     (to, pitch, value, width, height), kPerThreadStream)
-COPY(cuMemsetD32Async, (CUdeviceptr to, unsigned value, std::size_t count, CUstream stream),
-     (to, value, count, stream), stream)
-COPY(cuMemsetD32Async_ptsz, (CUdeviceptr to, unsigned value, std::size_t count, CUstream stream),
-     (to, value, count, stream), own_stream(stream))
-COPY(cuMemsetD2D32Async,
-     (CUdeviceptr to, std::size_t pitch, unsigned value, std::size_t width, std::size_t height,
-      CUstream stream),
-     (to, pitch, value, width, height, stream), stream)
-COPY(cuMemsetD2D32Async_ptsz,
-     (CUdeviceptr to, std::size_t pitch, unsigned value, std::size_t width, std::size_t height,
-      CUstream stream),
-     (to, pitch, value, width, height, stream), own_stream(stream))
-COPY_WAIT(cuMemcpyHtoD_v2, (CUdeviceptr to, const void* from, std::size_t size), (to, from, size),
-          nullptr)
-COPY_WAIT(cuMemcpyHtoD_v2_ptds, (CUdeviceptr to, const void* from, std::size_t size),
-          (to, from, size), kPerThreadStream)
-COPY_WAIT(cuMemcpyDtoH_v2, (void* to, CUdeviceptr from, std::size_t size), (to, from, size),
-          nullptr)
-COPY_WAIT(cuMemcpyDtoH_v2_ptds, (void* to, CUdeviceptr from, std::size_t size), (to, from, size),
-          kPerThreadStream)
+COPY_IF_SYNC((within_gpu(to, from)), cuMemcpy, (CUdeviceptr to, CUdeviceptr from, std::size_t size),
+             (to, from, size))
+COPY_IF_ASYNC((within_gpu(to, from)), cuMemcpyAsync,
+              (CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream),
+              (to, from, size, stream))
+COPY_SYNC(cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, std::size_t size), (to, from, size))
+COPY_ASYNC(cuMemcpyDtoDAsync_v2,
+           (CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream),
+           (to, from, size, stream))
+COPY_SYNC(cuMemcpyPeer,
+          (CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, std::size_t size),
+          (to, there, from, here, size))
+COPY_ASYNC(cuMemcpyPeerAsync,
+           (CUdeviceptr to, CUcontext there, CUdeviceptr from, CUcontext here, std::size_t size,
+            CUstream stream),
+           (to, there, from, here, size, stream))
+COPY_SYNC(cuMemcpyDtoA_v2, (CUarray to, std::size_t offset, CUdeviceptr from, std::size_t size),
+          (to, offset, from, size))
+COPY_SYNC(cuMemcpyAtoD_v2, (CUdeviceptr to, CUarray from, std::size_t offset, std::size_t size),
+          (to, from, offset, size))
+COPY_SYNC(cuMemcpyAtoA_v2,
+          (CUarray to, std::size_t offset, CUarray from, std::size_t offset2, std::size_t size),
+          (to, offset, from, offset2, size))
+COPY_IF_SYNC((within_gpu(copy)), cuMemcpy2D_v2, (const CUDA_MEMCPY2D* copy), (copy))
+COPY_IF_SYNC((within_gpu(copy)), cuMemcpy2DUnaligned_v2, (const CUDA_MEMCPY2D* copy), (copy))
+COPY_IF_ASYNC((within_gpu(copy)), cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D* copy, CUstream stream),
+              (copy, stream))
+COPY_IF_SYNC((within_gpu(copy)), cuMemcpy3D_v2, (const CUDA_MEMCPY3D* copy), (copy))
+COPY_IF_ASYNC((within_gpu(copy)), cuMemcpy3DAsync_v2, (const CUDA_MEMCPY3D* copy, CUstream stream),
+              (copy, stream))
+COPY_SYNC(cuMemcpy3DPeer, (const void* copy), (copy))
+COPY_ASYNC(cuMemcpy3DPeerAsync, (const void* copy, CUstream stream), (copy, stream))
+COPY_IF_ASYNC((count > 0 && within_gpu(*to, *from)), cuMemcpyBatchAsync,
+              (CUdeviceptr * to, CUdeviceptr* from, std::size_t* sizes, std::size_t count,
+               void* attributes, std::size_t* indices, std::size_t attribute_count,
+               std::size_t* failed, CUstream stream),
+              (to, from, sizes, count, attributes, indices, attribute_count, failed, stream))
+COPY_IF_ASYNC((count > 0 && within_gpu(*to, *from)), cuMemcpyBatchAsync_v2,
+              (CUdeviceptr * to, CUdeviceptr* from, std::size_t* sizes, std::size_t count,
+               void* attributes, std::size_t* indices, std::size_t attribute_count,
+               CUstream stream),
+              (to, from, sizes, count, attributes, indices, attribute_count, stream))
+COPY_ASYNC(cuMemcpy3DBatchAsync,
+           (std::size_t count, void* copies, std::size_t* failed, unsigned long long flags,
+            CUstream stream),
+           (count, copies, failed, flags, stream))
+COPY_ASYNC(cuMemcpy3DBatchAsync_v2,
+           (std::size_t count, void* copies, unsigned long long flags, CUstream stream),
+           (count, copies, flags, stream))
+FILL(8, unsigned char)
+FILL(16, unsigned short)
+FILL(32, unsigned)
+COPY_WAIT(cuMemcpyHtoD_v2, (CUdeviceptr to, const void* from, std::size_t size), (to, from, size))
+COPY_WAIT(cuMemcpyDtoH_v2, (void* to, CUdeviceptr from, std::size_t size), (to, from, size))
 
 #undef COPY
 #undef COPY_IF
+#undef WAIT
+#undef COPY_SYNC
+#undef COPY_ASYNC
+#undef COPY_IF_SYNC
+#undef COPY_IF_ASYNC
 #undef COPY_WAIT
+#undef FILL
 
 }  // namespace aliquot::enforce

@@ -9,10 +9,7 @@
 namespace aliquot::enforce {
 
 using CUresult = int;
-inline constexpr CUresult kSuccess = 0;
-inline constexpr CUresult kOutOfMemory = 2;
-inline constexpr CUresult kNoDevice = 100;
-inline constexpr CUresult kNotSupported = 801;
+inline constexpr CUresult kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kNotSupported = 801;
 
 using CUdevice = int;
 using CUdeviceptr = unsigned long long;

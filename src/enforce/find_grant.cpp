@@ -113,4 +113,13 @@ bool find_grant_by_group(const char* places, uid_t owner, const char* cgroup_fil
   return false;
 }
 
+bool find_grant_here(const char* here, uid_t owner, char* folder, std::size_t size) {
+  struct stat info {};
+  if (status_of(here, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != owner ||
+      (info.st_mode & 022) != 0 || std::strlen(here) >= size)
+    return false;
+  std::memcpy(folder, here, std::strlen(here) + 1);
+  return true;
+}
+
 }  // namespace aliquot::enforce

@@ -9,8 +9,8 @@ namespace {
 
 constexpr unsigned kRing = 4;
 constexpr unsigned kLanes = 8;
-// So long a launch need not have a second one queued behind it: it lasts longer than we take to
-// notice its end.
+// Behind a launch that takes longer than this no second one needs to be queued: we notice its end
+// in less time than it takes.
 constexpr std::uint64_t kLongNs = 10'000'000;
 constexpr CUresult kNotReady = 600;
 
@@ -189,7 +189,7 @@ void flight_mark(int gpu, CUstream stream, const FlightLimit& limit) {
       lane->used > 0)
     return;
   harvest(lane);
-  // Of a lane that is shared the event goes behind the last one of whom launches.
+  // On a lane that streams share, the event goes to the stream that launches now.
   lane->stream = stream;
   mark_end(lane);
   publish(gpu, flight);

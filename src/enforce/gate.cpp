@@ -115,8 +115,8 @@ void wait_while_paused(int gpu, const aliquot_board& board) {
   const std::uint64_t from = now_ns();
   (void)__atomic_add_fetch(&use->waiting, 1, __ATOMIC_RELAXED);
   while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == 1 && fresh(board)) {
-    // Who waits here has nothing better to do than to say what is over: the arbiter would take its
-    // job for busy.
+    // While it waits here it keeps telling what is over: otherwise the arbiter would think that the
+    // job is busy.
     const timespec& patience = flight_look(gpu) ? kLookAgain : kFutexTimeout;
     (void)syscall(SYS_futex, word, FUTEX_WAIT, 1, &patience, nullptr, 0);
   }
@@ -124,7 +124,7 @@ void wait_while_paused(int gpu, const aliquot_board& board) {
   (void)__atomic_add_fetch(&use->waited_ns, now_ns() - from, __ATOMIC_RELAXED);
 }
 
-// Counted anew every few milliseconds: that is a walk through other processes' words.
+// Counted anew every few milliseconds only, because it reads the slots of all other processes.
 unsigned processes_of(int gpu, std::uint32_t contended) {
   static struct {
     std::uint64_t at_ns;
@@ -150,8 +150,9 @@ void take_off(const Passage& passage, const aliquot_board& board, std::uint64_t 
   const int gpu = passage.gpu;
   FlightLimit limit = limit_of_board(passage.contended);
   wait_while_paused(gpu, board);
-  // What the job has in flight it has with all its processes. Several may have twice as much: with
-  // less than the driver's slice (2 ms) those without a server would alternate all the time.
+  // All processes of the job together may have so much in flight. Several processes may have twice
+  // as much: with less than the driver's slice (2 ms) each, processes without a server would
+  // alternate all the time.
   const unsigned processes = processes_of(gpu, passage.contended);
   if (processes > 1) limit.most_ns = limit.most_ns * 2 / processes;
   if (flight_begin(gpu, passage.stream, launches, cost_ns, limit)) return;
@@ -160,7 +161,7 @@ void take_off(const Passage& passage, const aliquot_board& board, std::uint64_t 
   const std::uint64_t deadline = now_ns() + patience;
   do {
     (void)nanosleep(&kPoll, nullptr);
-    // What was waited for may have been long, and the turn over.
+    // The wait may have been long, and the job's turn may be over.
     wait_while_paused(gpu, board);
     if (flight_begin(gpu, passage.stream, launches, cost_ns, limit)) return;
   } while (now_ns() < deadline && __atomic_load_n(&board.contended, __ATOMIC_RELAXED) != 0 &&
@@ -203,7 +204,8 @@ Launches tick(int gpu, std::uint64_t now) {
   }
   const std::uint64_t each = all.count == 0 ? 0 : (now - own.last_tick_ns) / all.count;
   own.last_tick_ns = now;
-  // Not always the same number: a program's own rhythm must not decide which launches are measured.
+  // Not always the same number: otherwise a program's own rhythm could decide which launches are
+  // measured.
   own.until_tick =
       each > kSlowLaunchNs ? 1 : kOften / 2 + static_cast<int>(next_random(&own.random) % kOften);
   return all;

@@ -2,19 +2,13 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "enforce/find_grant.hpp"
 #include "enforce/nvml.hpp"
 #include "enforce/process.hpp"
 #include "enforce/reset.hpp"
@@ -23,8 +17,6 @@ namespace aliquot::enforce {
 namespace {
 
 constexpr std::uint64_t kDefaultContext = 600ULL << 20;
-// Above what a program's own descriptors take, and closed after the driver's when the process ends.
-constexpr int kLowestFd = 300;
 
 enum Standing : int { standing_unknown, standing_ready, standing_broken };
 
@@ -35,9 +27,7 @@ struct Grant {
   std::uint32_t generation = 0;
   const aliquot_limits* limits = nullptr;
   aliquot_usage* usage = nullptr;
-  int fd = -1;
-  dev_t device = 0;
-  ino_t inode = 0;
+  UsageFile file;
   std::uint64_t held[ALIQUOT_MAX_GPUS] = {};  // what the slot should say
   std::uint64_t held_context[ALIQUOT_MAX_GPUS] = {};
   std::uint64_t details[ALIQUOT_MAX_GPUS][detail_count] = {};
@@ -47,35 +37,10 @@ Grant grant;
 Lock attach_lock;
 bool forks_watched = false;
 
-// 0 = not looked yet, 1 = no, 2 = yes.
-int wanted = 0;
-char folder[ALIQUOT_PATH_BYTES];
-
-// The folder's name is kept from the start: what the program does to its environment later changes
-// nothing. A program that runs with more rights than who started it takes nothing from him.
-__attribute__((constructor)) void look_at_environment() {
-  if (folder[0] != '\0') return;
-  const char* value = secure_getenv(ALIQUOT_GRANT_VARIABLE);
-  // A name too long is cut, names no folder, and so allows nothing.
-  if (value != nullptr) std::strncpy(folder, value, sizeof folder - 1);
-}
-
-// When the program first uses CUDA, not before: the library may be in every process of the machine.
-void look_for_grant() {
-  const KeepErrno keep;
-  look_at_environment();
-  char found[ALIQUOT_PATH_BYTES] = {};
-  // Threads that come together write the same: no lock that a fork in between could leave taken.
-  if (find_grant_by_group(ALIQUOT_PLACES, 0, "/proc/self/cgroup", found, sizeof found))
-    for (std::size_t i = 0; i < sizeof folder; ++i)
-      __atomic_store_n(&folder[i], found[i], __ATOMIC_RELAXED);
-  __atomic_store_n(&wanted, folder[0] == '\0' ? 1 : 2, __ATOMIC_RELEASE);
-}
-
 void say(const char* what) {
   char line[400];
   const int length = std::snprintf(
-      line, sizeof line, "aliquot: %s: %s; no GPU memory can be allocated\n", folder, what);
+      line, sizeof line, "aliquot: %s: %s; no GPU memory can be allocated\n", grant_folder(), what);
   (void)!write(STDERR_FILENO, line, static_cast<std::size_t>(length));
 }
 
@@ -84,68 +49,7 @@ void store(std::uint64_t& word, std::uint64_t value) {
   __atomic_store_n(&word, value, __ATOMIC_RELEASE);
 }
 
-// ---- files ------------------------------------------------------------------------------------
-
-// A regular file of the right size that only root or this user could have made.
-int open_trusted(const char* name, int flags, std::size_t size, struct stat* info) {
-  const int dir = open(folder, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (dir < 0) return -1;
-  const int fd = openat(dir, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  (void)close(dir);
-  if (fd < 0) return -1;
-  if (status_of(fd, info) == 0 && S_ISREG(info->st_mode) && (info->st_mode & 022) == 0 &&
-      (info->st_uid == 0 || info->st_uid == geteuid()) && info->st_size == static_cast<off_t>(size))
-    return fd;
-  (void)close(fd);
-  return -1;
-}
-
-const char* map_limits() {
-  struct stat info {};
-  const int fd = open_trusted(ALIQUOT_LIMITS_FILE, O_RDONLY, sizeof(aliquot_limits), &info);
-  if (fd < 0) return "the limits cannot be read";
-  void* memory = mmap(nullptr, sizeof(aliquot_limits), PROT_READ, MAP_SHARED, fd, 0);
-  (void)close(fd);
-  if (memory == MAP_FAILED) return "the limits cannot be mapped";
-  const auto* limits = static_cast<const aliquot_limits*>(memory);
-  if (limits->magic != ALIQUOT_LIMITS_MAGIC || limits->version != ALIQUOT_ABI_VERSION ||
-      limits->size != sizeof *limits || limits->gpu_count > ALIQUOT_MAX_GPUS) {
-    (void)munmap(memory, sizeof(aliquot_limits));
-    return "the limits are of another version";
-  }
-  grant.limits = limits;
-  return nullptr;
-}
-
-int open_usage(struct stat* info) {
-  const int low = open_trusted(ALIQUOT_USAGE_FILE, O_RDWR, sizeof(aliquot_usage), info);
-  if (low < 0) return -1;
-  const int high = fcntl(low, F_DUPFD_CLOEXEC, kLowestFd);
-  if (high < 0) return low;
-  (void)close(low);
-  return high;
-}
-
-const char* map_usage() {
-  struct stat info {};
-  const int fd = open_usage(&info);
-  if (fd < 0) return "the usage cannot be opened";
-  void* memory = mmap(nullptr, sizeof(aliquot_usage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  auto* usage = static_cast<aliquot_usage*>(memory);
-  if (memory == MAP_FAILED || load(usage->magic) != ALIQUOT_USAGE_MAGIC ||
-      usage->version != ALIQUOT_ABI_VERSION || usage->size != sizeof *usage) {
-    if (memory != MAP_FAILED) (void)munmap(memory, sizeof(aliquot_usage));
-    (void)close(fd);
-    return "the usage is of another version";
-  }
-  grant.usage = usage;
-  grant.fd = fd;
-  grant.device = info.st_dev;
-  grant.inode = info.st_ino;
-  return nullptr;
-}
-
-// ---- slots, all under the region's mutex ------------------------------------------------------
+// The slots, all under the mutex of the usage region.
 
 bool lock_usage() {
   timespec until{};
@@ -174,7 +78,7 @@ bool byte_lock(int slot, short type, int command, struct flock* lock) {
   lock->l_whence = SEEK_SET;
   lock->l_start = slot;
   lock->l_len = 1;
-  return fcntl(grant.fd, command, lock) == 0;
+  return fcntl(grant.file.fd, command, lock) == 0;
 }
 
 bool is_dead(int index) {
@@ -190,7 +94,8 @@ bool is_dead(int index) {
   return state.zombie || !state.exiting;
 }
 
-void bury(int index) {
+// Of a process that is gone: its sums go to the past.
+void clear_slot(int index) {
   aliquot_slot& slot = grant.usage->slots[index];
   for (int g = 0; g < ALIQUOT_MAX_GPUS; ++g) {
     aliquot_use& use = slot.gpus[g];
@@ -207,10 +112,10 @@ void bury(int index) {
   __atomic_store_n(&slot.pid, 0, __ATOMIC_RELEASE);
 }
 
-void sweep() {
+void clear_dead_slots() {
   const int count = slots_in_use();
   for (int i = 0; i < count; ++i)
-    if (i != grant.slot && grant.usage->slots[i].pid != 0 && is_dead(i)) bury(i);
+    if (i != grant.slot && grant.usage->slots[i].pid != 0 && is_dead(i)) clear_slot(i);
 }
 
 void write_details(int gpu) {
@@ -257,12 +162,8 @@ bool slot_is_ours() {
 
 // The program may have closed our descriptor, and someone may have taken us for dead since.
 bool keep_slot() {
-  struct stat info {};
-  if (status_of(grant.fd, &info) != 0 || info.st_dev != grant.device ||
-      info.st_ino != grant.inode) {
-    const int fd = open_usage(&info);
-    if (fd < 0) return false;
-    grant.fd = fd;
+  if (!is_open(grant.file)) {
+    if (!reopen(&grant.file)) return false;
     struct flock lock {};
     (void)byte_lock(grant.slot, F_WRLCK, F_SETLK, &lock);
   }
@@ -282,7 +183,7 @@ struct Attributed {
 };
 
 // Without the lock: it asks the driver.
-void ask(int gpu, Attributed* attributed) {
+void find_attributed(int gpu, Attributed* attributed) {
   bool shared = false;
   const int count = slots_in_use();
   for (int i = 0; i < count; ++i)
@@ -306,35 +207,16 @@ std::uint64_t sum(int gpu, const Attributed* attributed = nullptr) {
   return total;
 }
 
-void tell_daemon() {
-  if ((grant.limits->flags & ALIQUOT_FLAG_REGISTER) == 0) return;
-  sockaddr_un to{};
-  to.sun_family = AF_UNIX;
-  const std::size_t length = strnlen(grant.limits->socket, sizeof grant.limits->socket);
-  if (length >= sizeof to.sun_path) return;
-  std::memcpy(to.sun_path, grant.limits->socket, length);
-  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return;
-  const aliquot_hello hello{
-      ALIQUOT_USAGE_MAGIC, grant.limits->job, static_cast<std::uint32_t>(grant.slot),
-      grant.generation,    grant.pid,         0};
-  (void)sendto(fd, &hello, sizeof hello, MSG_DONTWAIT | MSG_NOSIGNAL,
-               reinterpret_cast<const sockaddr*>(&to), sizeof to);
-  (void)close(fd);
-}
-
 const char* attach() {
   if (grant.limits == nullptr)
-    if (const char* why = map_limits()) return why;
+    if (const char* why = map_limits(&grant.limits)) return why;
   if (grant.usage == nullptr)
-    if (const char* why = map_usage()) return why;
+    if (const char* why = map_usage(&grant.usage, &grant.file)) return why;
   if (!lock_usage()) return "the usage is locked";
-  sweep();
+  clear_dead_slots();
   const bool taken = take_slot();
   unlock_usage();
-  if (!taken) return "too many processes use the GPU";
-  tell_daemon();
-  return nullptr;
+  return taken ? nullptr : "too many processes use the GPU";
 }
 
 void child_starts() {
@@ -385,11 +267,11 @@ bool add_if_allowed(int gpu, std::uint64_t bytes, bool context, bool always) {
   const KeepErrno keep;
   if (!grant_ready() || gpu < 0) return false;
   Attributed attributed;
-  ask(gpu, &attributed);
+  find_attributed(gpu, &attributed);
   if (!lock_usage()) return false;
   bool fits = keep_slot();
   if (fits && !within_limit(gpu, bytes, attributed)) {
-    sweep();
+    clear_dead_slots();
     forget_orphans(gpu);
     fits = within_limit(gpu, bytes, attributed);
   }
@@ -400,18 +282,10 @@ bool add_if_allowed(int gpu, std::uint64_t bytes, bool context, bool always) {
 
 }  // namespace
 
-KeepErrno::KeepErrno() : saved_(errno) {}
-KeepErrno::~KeepErrno() { errno = saved_; }
-
 std::uint64_t now_ns() {
   timespec t{};
   (void)clock_gettime(CLOCK_MONOTONIC, &t);
   return static_cast<std::uint64_t>(t.tv_sec) * 1000000000U + static_cast<std::uint64_t>(t.tv_nsec);
-}
-
-bool grant_wanted() {
-  if (__atomic_load_n(&wanted, __ATOMIC_ACQUIRE) == 0) look_for_grant();
-  return __atomic_load_n(&wanted, __ATOMIC_ACQUIRE) == 2;
 }
 
 bool grant_ready() {
@@ -492,9 +366,9 @@ std::uint64_t job_bytes(int gpu) {
   const KeepErrno keep;
   if (!grant_ready() || gpu < 0) return 0;
   Attributed attributed;
-  ask(gpu, &attributed);
+  find_attributed(gpu, &attributed);
   if (!lock_usage()) return 0;
-  sweep();
+  clear_dead_slots();
   const std::uint64_t total = sum(gpu, &attributed);
   unlock_usage();
   return total;

@@ -5,16 +5,13 @@
 
 #include <cstdint>
 
-#include "enforce/abi.h"
+#include "enforce/grant_files.hpp"
 #include "enforce/lock.hpp"
 
 namespace aliquot::enforce {
 
 inline constexpr int kNoGpu = -1;
 
-// This process is in a job with a grant (find_grant.hpp): otherwise the library does nothing at
-// all.
-bool grant_wanted();
 // The grant is mapped and this process has its slot. False: nothing may be allocated.
 bool grant_ready();
 // The limits, or null while not ready.

@@ -1,6 +1,8 @@
 // Locks within the process. Plain data, so that a forked child can make them new by zeroing.
 #pragma once
 
+#include <cerrno>
+
 #include <pthread.h>
 
 namespace aliquot::enforce {
@@ -23,8 +25,8 @@ class Hold {
 // A hook does system calls of its own; the program's errno is not its business.
 class KeepErrno {
  public:
-  KeepErrno();
-  ~KeepErrno();
+  KeepErrno() : saved_(errno) {}
+  ~KeepErrno() { errno = saved_; }
   KeepErrno(const KeepErrno&) = delete;
   KeepErrno& operator=(const KeepErrno&) = delete;
 

@@ -79,7 +79,7 @@ std::size_t first_after(std::uint64_t address) {
   return low;
 }
 
-// What its owner let go of was NVML's to count with us.
+// Memory that its owner has released was attributed to us by NVML.
 void import_ends(int gpu) {
   remove_detail(detail_imports, gpu, 1);
   overhead_gone(gpu);
@@ -106,7 +106,7 @@ void forget(std::uint64_t allocation) {
   release(gone.gpu, gone.size);
 }
 
-// Which descriptors were closed meanwhile, and what goes with them.
+// Finds the descriptors that were closed since the last look, and the memory that went with them.
 void settle_exports() {
   if (!any_exported) return;
   const OpenDescriptors open;

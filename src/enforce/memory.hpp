@@ -58,6 +58,16 @@ void track(std::uint64_t key, std::uint64_t size, int gpu, BlockKind kind, std::
 // Forgets a block before the driver frees it; put_back if the driver then does not.
 bool untrack(std::uint64_t key, Record* record);
 void put_back(const Record& record);
+// Both around the driver's own free; then, for a block that is known and gone, freed(record).
+template <class Free, class Freed>
+CUresult free_tracked(std::uint64_t key, Free free, Freed freed) {
+  Record record{};
+  const bool known = untrack(key, &record);
+  const CUresult r = free();
+  if (known && r == kSuccess) freed(record);
+  if (known && r != kSuccess) put_back(record);
+  return r;
+}
 void refund(const Record& record);
 // The context is gone, and with it its blocks.
 void context_gone(CUcontext context);

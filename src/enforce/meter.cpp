@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::uint64_t kEvery = 10'000'000;  // ns
 constexpr std::uint64_t kEveryInTurns = 2'000'000;
+constexpr unsigned kSlow = 8;     // a mean is that of so many samples
 constexpr unsigned kEnough = 64;  // samples: they tell how long launches are,
 constexpr unsigned kAlone = 16;   // and so many where nobody else is on the GPU
 constexpr std::uint64_t kUnusual = 4;
@@ -25,6 +26,7 @@ struct Meter {
   CUcontext context = nullptr;
   CUstream stream = nullptr;
   std::uint64_t mean_ns = 0;   // as it goes on
+  unsigned in_mean = 0;        // samples, up to kSlow
   std::uint64_t alone_ns = 0;  // as it is where nobody else is on the GPU
   unsigned samples = 0;
   unsigned alone_samples = 0;
@@ -48,8 +50,8 @@ bool metering = false;
 unsigned samples_running = 0;
 GpuMeter meters[ALIQUOT_MAX_GPUS];
 
-// Launches are counted when they are handed over, and may run later, by seconds: what does not fit
-// into the time that passed is kept for the next look.
+// Launches are counted when they are handed to the driver, and may run seconds later. GPU time that
+// does not fit into the time that passed is kept for the next look.
 void add_time(int gpu, std::uint64_t now) {
   GpuMeter& own = meters[gpu];
   bool known = false;
@@ -88,8 +90,8 @@ void learn_busy(int gpu, double launch_ns, double gap_ns) {
   if (aliquot_use* use = own_use(gpu)) __atomic_store_n(&use->busy, thousandths, __ATOMIC_RELAXED);
 }
 
-// Beside somebody else's a launch takes longer than by itself, and even between turns some do: then
-// shorter ones are believed at once, and longer ones slowly.
+// A launch takes longer beside those of other jobs, and some do even while turns are taken. So a
+// shorter measurement counts at once, and a longer one slowly.
 void learn_alone(Meter* meter, std::uint64_t ns) {
   const bool shared = meter->contended == ALIQUOT_CONTENDED_WATCHED;
   if (shared && meter->samples > kEnough) return;
@@ -106,7 +108,8 @@ void learn_alone(Meter* meter, std::uint64_t ns) {
   __atomic_store_n(&meter->alone_ns, alone + 1, __ATOMIC_RELAXED);
 }
 
-// How long its launches are, for who shares an MPS server with it. A graph is many.
+// How long its launches are, for the jobs that share an MPS server with it. A graph counts as many
+// launches.
 void publish_length(int gpu) {
   Meter* kinds = meters[gpu].kinds;
   unsigned most = 0;
@@ -130,18 +133,21 @@ void harvest_sample(int gpu, Meter* meter) {
     float gap = 0;
     if (meter->followed && ns > 0 &&
         real::cuEventElapsedTime(&gap, meter->to, meter->next) == kSuccess && gap >= 0) {
-      // Of what lies between two launches only that is the program's own idleness in which it had
-      // nothing launched: the rest is somebody else's slice.
+      // Between two launches the program was idle only while it had nothing launched: the rest of
+      // the time was the slice of another program.
       const auto idle = static_cast<double>(meter->idle_ns);
       const double between = static_cast<double>(gap) * 1e6;
       learn_busy(gpu, static_cast<double>(ns), between < idle ? between : idle);
     }
-    // One that was interrupted for a neighbour's turn lasted a thousand times as long: that is
-    // not ours.
+    // A launch that was interrupted for the turn of another job may last a thousand times as long:
+    // that time is not ours.
     const std::uint64_t most = meter->mean_ns * kUnusual + kShort;
-    if (meter->mean_ns != 0 && ns > most) ns = most;
-    // A slow average: launches differ, and each sample is one of many.
-    meter->mean_ns = meter->mean_ns == 0 ? ns + 1 : (meter->mean_ns * 7 + ns) / 8 + 1;
+    if (meter->contended != 0 && meter->mean_ns != 0 && ns > most) ns = most;
+    // A slow average: launches differ, and each sample is one of many. Quick to rise at first: many
+    // a program begins with a short launch, by which the others must not be counted for long.
+    if (meter->in_mean < kSlow) ++meter->in_mean;
+    const std::uint64_t in_mean = ns > meter->mean_ns ? meter->in_mean : kSlow;
+    meter->mean_ns = (meter->mean_ns * (in_mean - 1) + ns) / in_mean + 1;
     learn_alone(meter, ns);
   }
   finish_sample(meter);
@@ -157,7 +163,8 @@ void harvest_locked(int gpu, std::uint64_t now) {
   }
   add_time(gpu, now);
   publish_length(gpu);
-  // Whatever was launched before a sample is over with it: streams that overlap leave no debt.
+  // When a sample is over, everything launched before it is over too: nothing is left to count
+  // where streams overlap.
   for (unsigned kind = 0; kind < launch_kinds; ++kind) {
     Meter& meter = meters[gpu].kinds[kind];
     const std::uint64_t later = meter.mean_ns * meter.since_sample;

@@ -41,6 +41,14 @@ CUresult load(CUmodule* out, Load call) {
   return kOutOfMemory;
 }
 
+template <class Get>
+CUresult get_handle(CUfunction* out, HandleKind kind, Get call) {
+  const bool ours = governed();
+  const CUresult r = call();
+  if (ours && r == kSuccess && out != nullptr) note(*out, kind);
+  return r;
+}
+
 template <class Make>
 CUresult make_stream(Make call) {
   int gpu = kNoGpu;
@@ -102,24 +110,17 @@ ALIQUOT_HOOK cuLibraryUnload(CUlibrary library) {
 }
 
 ALIQUOT_HOOK cuModuleGetFunction(CUfunction* out, CUmodule module, const char* name) {
-  const bool ours = governed();
-  const CUresult r = real::cuModuleGetFunction(out, module, name);
-  if (ours && r == kSuccess && out != nullptr) note(*out, handle_function);
-  return r;
+  return get_handle(out, handle_function,
+                    [&] { return real::cuModuleGetFunction(out, module, name); });
 }
 
 ALIQUOT_HOOK cuKernelGetFunction(CUfunction* out, CUfunction kernel) {
-  const bool ours = governed();
-  const CUresult r = real::cuKernelGetFunction(out, kernel);
-  if (ours && r == kSuccess && out != nullptr) note(*out, handle_function);
-  return r;
+  return get_handle(out, handle_function, [&] { return real::cuKernelGetFunction(out, kernel); });
 }
 
 ALIQUOT_HOOK cuLibraryGetKernel(CUfunction* out, CUlibrary library, const char* name) {
-  const bool ours = governed();
-  const CUresult r = real::cuLibraryGetKernel(out, library, name);
-  if (ours && r == kSuccess && out != nullptr) note(*out, handle_kernel);
-  return r;
+  return get_handle(out, handle_kernel,
+                    [&] { return real::cuLibraryGetKernel(out, library, name); });
 }
 
 // Streams have memory of the driver's too: a few dozen of them 70 MiB (measured).

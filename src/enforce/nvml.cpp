@@ -106,27 +106,31 @@ bool add_list(List list, Device device, NvmlProcess* all, unsigned* known) {
   return true;
 }
 
+// What NVML answers, changed by `show` to what the job has of the GPU.
+template <class Info, class Show>
+Return show_share(Return (*Nvml::*entry)(Device, Info*), Device device, Info* out, Show show) {
+  if (!bind_nvml() || nvml.*entry == nullptr) return kNvmlUninitialized;
+  const Return r = (nvml.*entry)(device, out);
+  if (r == kNvmlSuccess && out != nullptr && grant_wanted())
+    show(share_view(gpu_of(device), out->free, out->total));
+  return r;
+}
+
 extern "C" __attribute__((visibility("default"))) Return nvmlDeviceGetMemoryInfo(Device device,
                                                                                  Memory* out) {
-  if (!bind_nvml() || nvml.memory == nullptr) return kNvmlUninitialized;
-  const Return r = nvml.memory(device, out);
-  if (r != kNvmlSuccess || out == nullptr || !grant_wanted()) return r;
-  const View view = share_view(gpu_of(device), out->free, out->total);
-  *out = {view.total, view.free, view.total - view.free};
-  return r;
+  return show_share(&Nvml::memory, device, out, [=](const View& view) {
+    *out = {view.total, view.free, view.total - view.free};
+  });
 }
 
 extern "C" __attribute__((visibility("default"))) Return nvmlDeviceGetMemoryInfo_v2(Device device,
                                                                                     MemoryV2* out) {
-  if (!bind_nvml() || nvml.memory_v2 == nullptr) return kNvmlUninitialized;
-  const Return r = nvml.memory_v2(device, out);
-  if (r != kNvmlSuccess || out == nullptr || !grant_wanted()) return r;
-  const View view = share_view(gpu_of(device), out->free, out->total);
-  if (view.limited) out->reserved = 0;
-  out->total = view.total;
-  out->free = view.free;
-  out->used = view.total - view.free - out->reserved;
-  return r;
+  return show_share(&Nvml::memory_v2, device, out, [=](const View& view) {
+    if (view.limited) out->reserved = 0;
+    out->total = view.total;
+    out->free = view.free;
+    out->used = view.total - view.free - out->reserved;
+  });
 }
 
 }  // namespace

@@ -158,7 +158,7 @@ void overhead_gone(int gpu) {
 }
 
 bool have_room(int gpu, std::uint64_t bytes) {
-  // Of a GPU without a limit, or none of ours, the driver has its own answer.
+  // For a GPU without a limit, or one that is not ours, the driver answers.
   if (gpu < 0 || limit_of(gpu) == 0) return true;
   for (const bool last : {false, true}) {
     {

@@ -88,7 +88,7 @@ void note_pending(CUstream stream, int gpu, std::uint64_t bytes) {
       pending[i].bytes += bytes;
       return;
     }
-  // So many streams at once: the first is taken to have got there.
+  // Too many streams at once: the first is taken to have come that far.
   if (pending_count == kMostPending) drop_pending(0);
   pending[pending_count++] = {stream, gpu, bytes};
 }
@@ -191,19 +191,12 @@ CUresult allocate_from(CUmempool pool, CUdeviceptr* out, std::size_t size, CUstr
 
 template <class Call>
 CUresult free_async(CUdeviceptr address, CUstream stream, Call call) {
-  Record record{};
-  const bool known = untrack(address, &record);
-  const CUresult r = call();
-  if (!known) return r;
-  if (r != kSuccess) {
-    put_back(record);
-    return r;
-  }
-  refund(record);
-  if (record.kind != block_pool) return r;
-  const Hold hold(lock);
-  note_pending(stream, record.gpu, round_up(record.size, kSmallPiece));
-  return r;
+  return free_tracked(address, call, [=](const Record& record) {
+    refund(record);
+    if (record.kind != block_pool) return;
+    const Hold hold(lock);
+    note_pending(stream, record.gpu, round_up(record.size, kSmallPiece));
+  });
 }
 
 }  // namespace

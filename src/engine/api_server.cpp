@@ -1,17 +1,23 @@
 #include "engine/api_server.hpp"
 
-#include <memory>
 #include <utility>
 
 #include "api/json.hpp"
 #include "base/text.hpp"
+#include "engine/api_errors.hpp"
 #include "node/resource_limits.hpp"
 
 namespace aliquot::engine {
 namespace {
 
 net::Response error_response(const Refused& refused) {
-  return {refused.status, api::to_json(refused.error)};
+  const ApiError error = to_api(refused);
+  return {error.status, api::to_json(error.info)};
+}
+
+// Of a request that is none of the API's.
+net::Response misuse(int status, const std::string& message) {
+  return {status, api::to_json(api::ErrorInfo{"", message})};
 }
 
 net::Response to_response(const Answer<void>& answer) {
@@ -24,12 +30,10 @@ net::Response to_response(const Answer<T>& answer) {
 
 net::Response not_now(const Error& error) { return error_response(try_again(error).value()); }
 
-net::Response not_here() {
-  return error_response({404, {"", "there is nothing under this path and method"}});
-}
+net::Response not_here() { return misuse(404, "there is nothing under this path and method"); }
 
 Caller caller_of(const net::Request& request) {
-  return {Uid(request.peer.uid), node::Pid(request.peer.pid)};
+  return {Uid(request.peer.uid), Pid(request.peer.pid)};
 }
 
 std::string value(const net::Request& request, const std::string& key) {
@@ -39,9 +43,9 @@ std::string value(const net::Request& request, const std::string& key) {
 
 // The body, or the answer that says what is wrong with it.
 template <class T>
-Answer<T> body_as(const net::Request& request) {
+tl::expected<T, net::Response> body_as(const net::Request& request) {
   auto parsed = api::from_json<T>(request.body.empty() ? "{}" : request.body);
-  if (!parsed) return refuse(400, "", parsed.error().message);
+  if (!parsed) return tl::make_unexpected(misuse(400, parsed.error().message));
   return std::move(*parsed);
 }
 
@@ -56,7 +60,7 @@ void ApiServer::answer_later(const net::Responder& respond, net::Response respon
 
 void ApiServer::hang_up(JobId job) {
   if (stopped_) return;
-  engine_.hang_up(job);
+  engine_.clients().hang_up(job);
   changed_();
 }
 
@@ -72,10 +76,19 @@ void ApiServer::handle(const net::Request& request, const net::Responder& respon
   if (request.method == "GET") {
     get(request, path, respond);
   } else if (request.method == "POST") {
+    // What begins something, a job or a drain, has its user's name on record.
+    const bool begins = path.size() == 2 || path[1] == "node";
+    if (begins && !engine_.knows(caller_of(request))) {
+      return engine_.identify(caller_of(request), [this, request, path, respond] {
+        if (stopped_) return;
+        post(request, path, respond);
+        changed_();
+      });
+    }
     post(request, path, respond);
     changed_();
   } else {
-    respond(error_response({405, {"", "GET and POST only"}}));
+    respond(misuse(405, "GET and POST only"));
   }
 }
 
@@ -83,7 +96,7 @@ void ApiServer::get(const net::Request& request, const std::vector<std::string>&
                     const net::Responder& respond) {
   const Caller caller = caller_of(request);
   if (path.size() == 2 && path[1] == "cluster") {
-    return respond({200, api::to_json(engine_.cluster_info())});
+    return respond({200, api::to_json(engine_.views().cluster_info())});
   }
   if (path.size() == 2 && path[1] == "accounting") {
     AccountingQuery query;
@@ -92,7 +105,7 @@ void ApiServer::get(const net::Request& request, const std::vector<std::string>&
     if (const auto id = parse_digits(value(request, "id"))) query.id = *id;
     query.after = parse_digits(value(request, "after")).value_or(0);
     if (request.query.contains("name")) query.name = value(request, "name");
-    auto jobs = engine_.accounting(caller, query);
+    auto jobs = engine_.views().accounting(caller, query);
     if (jobs && request.query.contains("user")) {
       const std::string user = value(request, "user");
       std::erase_if(jobs->jobs, [&](const api::JobInfo& job) { return job.user != user; });
@@ -101,26 +114,31 @@ void ApiServer::get(const net::Request& request, const std::vector<std::string>&
   }
   if (path[1] != "jobs") return respond(not_here());
   if (path.size() == 2) {
-    auto jobs = engine_.list(caller, {.id = value(request, "id"),
-                                      .user = value(request, "user"),
-                                      .brief = request.query.contains("brief"),
-                                      .live = request.query.contains("live"),
-                                      .after = parse_digits(value(request, "after")).value_or(0)});
-    return respond(jobs ? net::Response{200, std::move(*jobs)} : error_response(jobs.error()));
+    const Views::ListQuery query{.id = value(request, "id"),
+                                 .user = value(request, "user"),
+                                 .brief = request.query.contains("brief"),
+                                 .live = request.query.contains("live"),
+                                 .after = parse_digits(value(request, "after")).value_or(0)};
+    api::JobListWriter list(engine_.live(), query.brief);
+    const auto next =
+        engine_.views().list(caller, query, [&](const api::JobInfo& job) { list.add(job); });
+    return respond(next ? net::Response{200, list.take(*next)} : error_response(next.error()));
   }
   const std::string& id = path[2];
   if (path.size() == 3) {
-    if (!request.query.contains("script")) return respond(to_response(engine_.show(caller, id)));
-    const auto script = engine_.script(caller, id);
+    if (!request.query.contains("script"))
+      return respond(to_response(engine_.views().show(caller, id)));
+    const auto script = engine_.views().script(caller, id);
     if (!script) return respond(error_response(script.error()));
     return respond({200, *script, "text/plain"});
   }
-  if (path.size() == 4 && path[3] == "why") return respond(to_response(engine_.why(caller, id)));
+  if (path.size() == 4 && path[3] == "why")
+    return respond(to_response(engine_.views().why(caller, id)));
   if (path.size() == 4 && path[3] == "wait") {
-    const auto waiter = engine_.wait(
+    const auto waiter = engine_.views().wait(
         caller, id, [respond](const Answer<api::JobInfo>& ended) { respond(to_response(ended)); });
     if (!waiter) return;
-    return respond.on_close([this, waiter] { engine_.stop_waiting(*waiter); });
+    return respond.on_close([this, waiter] { engine_.views().stop_waiting(*waiter); });
   }
   respond(not_here());
 }
@@ -130,23 +148,24 @@ void ApiServer::post(const net::Request& request, const std::vector<std::string>
   const Caller caller = caller_of(request);
   if (path.size() == 2 && path[1] == "jobs") {
     auto spec = body_as<api::JobSpec>(request);
-    if (!spec) return respond(error_response(spec.error()));
+    if (!spec) return respond(spec.error());
     // What the kernel says, whatever the request does.
     spec->limits = node::limits_of(caller.pid, caller.uid);
     if (request.query.contains("test")) {
-      return respond(to_response(engine_.test(caller, std::move(*spec))));
+      return respond(to_response(engine_.queue().test(caller, std::move(*spec))));
     }
-    return answer_later(respond, to_response(engine_.submit(caller, std::move(*spec))));
+    const auto job = engine_.queue().submit(caller, std::move(*spec));
+    if (!job) return answer_later(respond, error_response(job.error()));
+    return answer_later(respond, {200, api::to_json(api::Submitted{job->value()})});
   }
   if (path.size() == 2 && path[1] == "allocations") return allocate(request, respond);
   if (path.size() == 3 && path[1] == "node" && path[2] == "drain") {
-    // Of WhyInfo only the reason is looked at: {"reason": …}.
-    auto reason = body_as<api::WhyInfo>(request);
-    if (!reason) return respond(error_response(reason.error()));
-    return answer_later(respond, to_response(engine_.drain(caller, reason->reason)));
+    const auto spec = body_as<api::DrainSpec>(request);
+    if (!spec) return respond(spec.error());
+    return answer_later(respond, to_response(engine_.queue().drain(caller, spec->reason)));
   }
   if (path.size() == 3 && path[1] == "node" && path[2] == "resume") {
-    return answer_later(respond, to_response(engine_.undrain(caller)));
+    return answer_later(respond, to_response(engine_.queue().undrain(caller)));
   }
   if (path.size() >= 4 && path[1] == "jobs") return post_job(request, path, respond);
   respond(not_here());
@@ -160,41 +179,47 @@ void ApiServer::post_job(const net::Request& request, const std::vector<std::str
   if (path.size() == 6 && verb == "steps" && path[5] == "end") {
     const auto end = body_as<api::StepEnd>(request);
     const auto number = parse_digits(path[4]);
-    if (!end) return respond(error_response(end.error()));
+    if (!end) return respond(end.error());
     if (!number) return respond(not_here());
-    return answer_later(respond, to_response(engine_.end_step(caller, id, *number, *end)));
+    return answer_later(respond,
+                        to_response(engine_.clients().end_step(caller, id, *number, *end)));
   }
   if (path.size() == 6 && verb == "steps" && path[5] == "cancel") {
     const auto spec = body_as<api::CancelSpec>(request);
-    if (!spec) return respond(error_response(spec.error()));
-    return answer_later(respond, to_response(engine_.cancel_step(caller, id, path[4], *spec)));
+    if (!spec) return respond(spec.error());
+    return answer_later(respond,
+                        to_response(engine_.clients().cancel_step(caller, id, path[4], *spec)));
   }
   if (path.size() != 4) return respond(not_here());
-  if (verb == "top") return answer_later(respond, to_response(engine_.top(caller, id)));
+  if (verb == "top") return answer_later(respond, to_response(engine_.queue().top(caller, id)));
   if (verb == "cancel") {
     const auto spec = body_as<api::CancelSpec>(request);
-    if (!spec) return respond(error_response(spec.error()));
-    return answer_later(respond, to_response(engine_.cancel(caller, id, *spec)));
+    if (!spec) return respond(spec.error());
+    return answer_later(respond, to_response(engine_.runs().cancel(caller, id, *spec)));
   }
-  if (verb == "hold") return answer_later(respond, to_response(engine_.hold(caller, id)));
-  if (verb == "release") return answer_later(respond, to_response(engine_.release(caller, id)));
+  if (verb == "hold") return answer_later(respond, to_response(engine_.queue().hold(caller, id)));
+  if (verb == "release")
+    return answer_later(respond, to_response(engine_.queue().release(caller, id)));
   if (verb == "requeue") {
     const bool held = request.query.contains("hold");
-    return answer_later(respond, to_response(engine_.requeue(caller, id, held)));
+    return answer_later(respond, to_response(engine_.runs().requeue(caller, id, held)));
   }
-  if (verb == "suspend") return answer_later(respond, to_response(engine_.suspend(caller, id)));
-  if (verb == "resume") return answer_later(respond, to_response(engine_.resume(caller, id)));
+  if (verb == "suspend")
+    return answer_later(respond, to_response(engine_.runs().suspend(caller, id)));
+  if (verb == "resume")
+    return answer_later(respond, to_response(engine_.runs().resume(caller, id)));
   if (verb == "update") {
-    return answer_later(respond, to_response(engine_.update(caller, id, request.body)));
+    const auto edit = [&](api::JobSpec& spec) { return api::update_from_json(spec, request.body); };
+    return answer_later(respond, to_response(engine_.queue().update(caller, id, edit)));
   }
   if (verb == "steps") return begin_step(request, id, respond);
   if (verb == "end") {
     const auto end = body_as<api::StepEnd>(request);
-    if (!end) return respond(error_response(end.error()));
-    return answer_later(respond, to_response(engine_.end_allocation(caller, id, *end)));
+    if (!end) return respond(end.error());
+    return answer_later(respond, to_response(engine_.clients().end_allocation(caller, id, *end)));
   }
   if (verb == "attach") {
-    const auto job = engine_.attach(caller, id);
+    const auto job = engine_.clients().attach(caller, id);
     if (!job) return respond(error_response(job.error()));
     // It has changed nothing on record: no commit that fails can take it back.
     respond.on_close([this, job = *job] { hang_up(job); });
@@ -205,8 +230,8 @@ void ApiServer::post_job(const net::Request& request, const std::vector<std::str
 
 void ApiServer::allocate(const net::Request& request, const net::Responder& respond) {
   auto spec = body_as<api::JobSpec>(request);
-  if (!spec) return respond(error_response(spec.error()));
-  const auto job = engine_.allocate(
+  if (!spec) return respond(spec.error());
+  const auto job = engine_.clients().allocate(
       caller_of(request), std::move(*spec),
       [respond](const Answer<api::Allocation>& granted) { respond(to_response(granted)); });
   if (!job) return respond(error_response(job.error()));
@@ -216,17 +241,16 @@ void ApiServer::allocate(const net::Request& request, const net::Responder& resp
 void ApiServer::begin_step(const net::Request& request, const std::string& id,
                            const net::Responder& respond) {
   auto spec = body_as<api::StepSpec>(request);
-  if (!spec) return respond(error_response(spec.error()));
-  const auto step = engine_.begin_step(caller_of(request), id, *spec);
-  if (step) {
-    respond.on_close([this, job = JobId(step->job_id), attempt = step->job.restarts,
-                      number = step->step_id.value_or(0)] {
-      if (stopped_) return;
-      engine_.hang_up_step(job, attempt, number);
-      changed_();
-    });
-  }
-  answer_later(respond, to_response(step));
+  if (!spec) return respond(spec.error());
+  const auto step = engine_.clients().begin_step(
+      caller_of(request), id, *spec,
+      [respond](const Answer<api::Allocation>& granted) { respond(to_response(granted)); });
+  if (!step) return respond(error_response(step.error()));
+  respond.on_close([this, step = *step] {
+    if (stopped_) return;
+    engine_.clients().hang_up_step(step);
+    changed_();
+  });
 }
 
 }  // namespace aliquot::engine

@@ -1,6 +1,5 @@
 #include "engine/daemon.hpp"
 
-#include <grp.h>
 #include <malloc.h>
 #include <sched.h>
 #include <signal.h>
@@ -11,14 +10,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <fstream>
-#include <map>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -26,16 +24,20 @@
 #include "base/text.hpp"
 #include "enforce/abi.h"
 #include "engine/api_server.hpp"
+#include "engine/known_users.hpp"
 #include "engine/stepd_executor.hpp"
 #include "net/server.hpp"
-#include "node/folder.hpp"
-#include "node/job_grant.hpp"
+#include "node/gpu_faults.hpp"
 #include "node/monitor.hpp"
 #include "node/node.hpp"
 #include "node/places.hpp"
-#include "node/process.hpp"
+#include "node/process_tree.hpp"
 #include "node/service.hpp"
 #include "node/spawn.hpp"
+#include "sys/fd.hpp"
+#include "sys/folder.hpp"
+#include "sys/host_name.hpp"
+#include "sys/system_clock.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -50,28 +52,6 @@ constexpr std::int64_t kSimulatedCpusPerGpu = 16;
 // For its own files, and for root's connections.
 constexpr std::int64_t kOwnDescriptors = 512;
 
-class SystemUsers final : public Users {
- public:
-  Result<User> find(Uid uid) override {
-    if (const auto known = known_.find(uid); known != known_.end()) return known->second;
-    const node::Identity identity = TRY(node::find_identity(uid));
-    const User user{identity.user, group_name(identity.gid), identity.gid.value()};
-    return known_.emplace(uid, user).first->second;
-  }
-
- private:
-  static std::string group_name(Gid gid);
-  std::map<Uid, User> known_;
-};
-
-std::string SystemUsers::group_name(Gid gid) {
-  std::array<char, 8192> buffer;
-  group entry{};
-  group* found = nullptr;
-  ::getgrgid_r(gid.value(), &entry, buffer.data(), buffer.size(), &found);
-  return found == nullptr ? std::to_string(gid.value()) : std::string(found->gr_name);
-}
-
 WallTime boot_time() {
   std::ifstream file("/proc/stat");
   for (std::string line; std::getline(file, line);) {
@@ -85,8 +65,7 @@ Machine find_machine(const Settings& settings, std::vector<gpu::Device> gpus, bo
   Machine machine;
   utsname names{};
   ::uname(&names);
-  const std::string host = names.nodename;
-  machine.name = settings.node.empty() ? host.substr(0, host.find('.')) : settings.node;
+  machine.name = settings.node.empty() ? sys::short_host_name() : settings.node;
   machine.os = std::string(names.sysname) + " " + names.release;
   cpu_set_t cpus;
   const std::int64_t usable =
@@ -101,7 +80,7 @@ Machine find_machine(const Settings& settings, std::vector<gpu::Device> gpus, bo
   machine.memory = settings.memory.value_or(Bytes(static_cast<std::int64_t>(info.totalram)) *
                                             static_cast<std::int64_t>(info.mem_unit));
   machine.boot = boot_time();
-  machine.boot_id = node::boot_id();
+  machine.boot_id = sys::boot_id();
   machine.gpus = std::move(gpus);
   return machine;
 }
@@ -128,18 +107,21 @@ class Daemon {
         hangup_(context_, SIGHUP),
         due_(context_),
         sampling_(context_),
+        users_([this](std::function<void()> task) { asio::post(context_, std::move(task)); },
+               ask_database),
         executor_(context_, *cgroups_, node_->enforcer(), std::move(stepd)) {}
 
   Result<void> run(Machine machine, const std::function<void()>& ready) {
     Store store = TRY(Store::open(options_.state / "state.db"));
-    engine_ = TRY(Engine::create({options_.settings, std::move(machine), clock_, executor_, users_,
-                                  std::move(store), Uid(::getuid()), node_->devices().simulated(),
-                                  node_->enforcer().backends()}));
-    for (const api::JobInfo& job : engine_->active()) {
-      if (job.enforcement != core::kNotHeld) node_->enforcer().adopt(node::grant_of(job));
+    engine_ = TRY(Engine::create(
+        {options_.settings, std::move(machine), clock_, executor_, users_, std::move(store),
+         Uid(::getuid())},
+        {node_->devices().simulated(), node_->enforcer().backends(), options_.state}));
+    for (const Job* job : engine_->active()) {
+      if (job->enforcement != core::kNotHeld) node_->enforcer().adopt(job->grant());
     }
     node_->enforcer().recovered();
-    executor_.listen(*engine_, [this] { settle(); });
+    executor_.listen(engine_->runs(), [this] { settle(); });
     api_ = std::make_unique<ApiServer>(*engine_, [this] { settle_soon(); });
     auto server = TRY(net::Server::listen(
         context_, server_options(), [this](net::Request request, const net::Responder& respond) {
@@ -155,6 +137,7 @@ class Daemon {
     ::sigemptyset(&hangup);
     ::sigaddset(&hangup, SIGHUP);
     ::pthread_sigmask(SIG_UNBLOCK, &hangup, nullptr);  // since main()
+    (void)users_.find(Uid(::getuid()));                // who drains, and is shown
     settle();
     sample();
     ready();
@@ -163,7 +146,7 @@ class Daemon {
     api_->stop();
     engine_->settle();
     std::set<HolderId> active;
-    for (const api::JobInfo& job : engine_->active()) active.insert(holder_of(JobId(job.id)));
+    for (const Job* job : engine_->active()) active.insert(holder_of(job->id));
     node_->enforcer().stop(active);
     return {};
   }
@@ -251,13 +234,16 @@ class Daemon {
   }
 
   void sample() {
-    monitor_.post([this, running = engine_->running()] {
+    monitor_.post([this, running = engine_->runs().running()] {
       const auto fenced = node::fenced_by(*cgroups_, running);
       const bool marks = !cgroups_->available();
-      auto views = node::look_at_gpus(node_->devices(), running, fenced, marks);
+      auto views = node::look_at_gpus(node_->devices(), running, fenced, marks, {});
       std::vector<node::Escape> escapes;
-      if (views)
-        escapes = node_->enforcer().inspect(*views, node::members_by(running, fenced, marks));
+      if (views) {
+        const auto members = node::members_by(running, fenced, marks);
+        escapes = node_->enforcer().inspect(*views, members);
+        std::ranges::move(faults_.look(*views, running, members), std::back_inserter(escapes));
+      }
       node_->enforcer().tick();
       asio::post(context_, [this, views = std::move(views), escapes]() mutable {
         sampled(std::move(views), escapes);
@@ -269,13 +255,9 @@ class Daemon {
     for (const node::Escape& escape : escapes) {
       spdlog::warn("job {}: {}", escape.job, make_plain(escape.what));
     }
-    engine_->report(escapes);
-    if (views) {
-      engine_->observe(std::move(*views));
-    } else {
-      spdlog::warn("cannot sample the GPUs: {}", views.error().message);
-      engine_->observe_failure();
-    }
+    engine_->runs().report(escapes);
+    if (!views) spdlog::warn("cannot sample the GPUs: {}", views.error().message);
+    engine_->observe(views ? std::optional(std::move(*views)) : std::nullopt);
     settle();
     sample_later();
   }
@@ -294,8 +276,7 @@ class Daemon {
   }
 
   const DaemonOptions& options_;
-  SystemClock clock_;
-  SystemUsers users_;
+  sys::SystemClock clock_;
   std::unique_ptr<node::Cgroups> cgroups_;
   std::unique_ptr<node::Node> node_;  // freezes and thaws
   asio::io_context context_{1};
@@ -303,12 +284,14 @@ class Daemon {
   asio::signal_set hangup_;
   asio::steady_timer due_;
   asio::steady_timer sampling_;
+  KnownUsers users_;  // keeps requests
   std::string trouble_;
   bool settling_ = false;
   bool resting_ = false;  // the next sample is a long time away
   StepdExecutor executor_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<ApiServer> api_;
+  node::GpuFaults faults_;  // the monitor's
   node::Worker monitor_{"aq-monitor"};
 };
 
@@ -317,9 +300,9 @@ class Daemon {
 Result<void> run_daemon(const DaemonOptions& options, const std::function<void()>& ready) {
   const bool root = ::getuid() == 0;
   // Users walk through to their script, and see nothing on the way.
-  TRY(node::make_own_folder(options.state, root ? 0711 : 0700));
-  TRY(node::make_own_folder(options.state / "jobs", root ? 0711 : 0700));
-  const node::Fd lock = TRY(node::lock_folder(options.state));
+  TRY(sys::make_own_folder(options.state, root ? 0711 : 0700));
+  TRY(sys::make_own_folder(options.state / "jobs", root ? 0711 : 0700));
+  const sys::Fd lock = TRY(sys::lock_folder(options.state));
   ::umask(0077);
   // As we were started. What we need ourselves is none of the jobs' business.
   const auto limits = node::own_limits();
@@ -336,7 +319,7 @@ Result<void> run_daemon(const DaemonOptions& options, const std::function<void()
   }
   // The machine's own is the socket's folder as well, made already.
   if (!std::filesystem::exists(options.run)) {
-    TRY(node::make_own_folder(options.run, root ? 0711 : 0700));
+    TRY(sys::make_own_folder(options.run, root ? 0711 : 0700));
   }
   // Two daemons of root with a state of their own each have groups of their own each.
   const std::string state = options.state.lexically_normal();

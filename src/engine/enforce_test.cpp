@@ -265,9 +265,14 @@ TEST_F(OneServerTest, NobodyElseIsOnTheGpu) {
       "/../standin/nvidia-smi "
       "--query-gpu=compute_mode --format=csv,noheader | grep -q Exclusive";
   const auto exclusive = [&] { return std::system(mode.c_str()) == 0; };
-  const auto id =
-      submit(share("10G", kEscape + "; echo rc=$?; " + kLoad + " --mem 2G --seconds 1 --json"));
+  const auto until = [](const std::string& name) {
+    return "until [[ -e " + name + " ]]; do sleep 0.05; done; ";
+  };
+  const auto tell = [&](const std::string& name) { std::ofstream(out() + "/" + name) << "go\n"; };
+  const auto id = submit(share(
+      "10G", until("go") + kEscape + "; echo rc=$?; " + kLoad + " --mem 2G --seconds 1 --json"));
   EXPECT_TRUE(eventually(exclusive));
+  tell("go");
   EXPECT_EQ(wait(id).state, "COMPLETED") << output(id);
   EXPECT_EQ(output(id).find("rc=0"), std::string::npos) << output(id);
   EXPECT_EQ(output(id).find("rc=137"), std::string::npos) << output(id);
@@ -283,10 +288,11 @@ TEST_F(OneServerTest, NobodyElseIsOnTheGpu) {
   EXPECT_TRUE(eventually([&] { return !exclusive(); }));
   // And after a daemon that could not. A server that is still there keeps the mode it has.
   ASSERT_TRUE(eventually([&] { return servers() == 0; }));
-  const auto last = submit(share("10G", "sleep 2"));
+  const auto last = submit(share("10G", until("end")));
   ASSERT_TRUE(eventually(exclusive));
   stop(SIGKILL);
   start();
+  tell("end");
   wait(last);
   EXPECT_TRUE(eventually([&] { return !exclusive(); }));
 }

@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include <map>
 #include <set>
 
+#include "engine/engine_fixture.hpp"
 #include "engine/faulty_disk.hpp"
-#include "engine/test_bench.hpp"
+#include "engine/history_fixture.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -14,15 +14,15 @@ namespace {
 using testing::HasSubstr;
 
 // The disk first: the bench opens its database on it.
-class FaultyBench : public FaultyDisk, public Bench {};
-class EngineDiskTest : public testing::Test, public FaultyBench {
+class FaultyFixture : public FaultyDisk, public EngineFixture {};
+class EngineDiskTest : public testing::Test, public FaultyFixture {
  protected:
   // What a client is told in the end: 200 or 503.
   int submitted(const api::JobSpec& wanted, std::int64_t* id = nullptr) {
     int status = 0;
-    const auto answer = engine->submit({Uid(1000)}, wanted);
-    if (!answer) return answer.error().status;
-    if (id != nullptr) *id = answer->job_id;
+    const auto answer = engine->queue().submit({Uid(1000)}, wanted);
+    if (!answer) return status_of(answer.error());
+    if (id != nullptr) *id = answer->value();
     engine->after_commit([&] { status = 200; }, [&] { status = 503; });
     settle();
     return status;
@@ -39,8 +39,8 @@ TEST_F(EngineDiskTest, AFullDiskRefusesAndIsGotOver) {
   EXPECT_THAT(engine->trouble()->message, HasSubstr("full"));
   EXPECT_EQ(job(refused).state, "");
   // What waits and runs stays as it was.
-  ASSERT_TRUE(engine->cancel({Uid(1000)}, std::to_string(waiting), {}));
-  ASSERT_TRUE(engine->cancel({Uid(1000)}, std::to_string(running), {}));
+  ASSERT_TRUE(engine->runs().cancel({Uid(1000)}, std::to_string(waiting), {}));
+  ASSERT_TRUE(engine->runs().cancel({Uid(1000)}, std::to_string(running), {}));
   settle();
   EXPECT_EQ(state(waiting), "PENDING");
   EXPECT_EQ(state(running), "RUNNING");
@@ -69,7 +69,7 @@ TEST_F(EngineDiskTest, ARequestTooLargeForTheDiskHoldsNothingElseUp) {
   large.environment = {"X=" + std::string(100'000, 'x')};
   executor.end(running, 0);
   executor.deliver();
-  const auto answer = engine->submit({Uid(1000)}, large);
+  const auto answer = engine->queue().submit({Uid(1000)}, large);
   ASSERT_TRUE(answer);
   int status = 0;
   engine->after_commit([&] { status = 200; }, [&] { status = 503; });
@@ -84,25 +84,25 @@ TEST_F(EngineDiskTest, ARequestTooLargeForTheDiskHoldsNothingElseUp) {
 TEST_F(EngineDiskTest, AnAllocationThatCannotBeRecordedIsRefused) {
   writes = 0;
   std::optional<Answer<api::Allocation>> granted;
-  const auto id =
-      engine->allocate({Uid(1000)}, spec("gpu:1"), [&](auto answer) { granted = answer; });
+  const auto id = engine->clients().allocate({Uid(1000)}, spec("gpu:1"),
+                                             [&](auto answer) { granted = answer; });
   ASSERT_TRUE(id);
   settle();
   ASSERT_TRUE(granted && !*granted);
-  EXPECT_EQ(granted->error().status, 503);
-  EXPECT_EQ(granted->error().error.code, "EAGAIN");
+  EXPECT_EQ(status_of(granted->error()), 503);
+  EXPECT_EQ(code_of(granted->error()), "EAGAIN");
   // Its connection ends: nothing to end.
-  engine->hang_up(*id);
+  engine->clients().hang_up(*id);
   mend();
   settle();
   EXPECT_EQ(engine->live(), 0U);
 }
 
 TEST_F(EngineDiskTest, WhatAClientSaidOfItsEndIsKept) {
-  (void)engine->allocate({Uid(1000)}, spec("gpu:1"), [](auto) {});
+  (void)engine->clients().allocate({Uid(1000)}, spec("gpu:1"), [](auto) {});
   settle();
-  ASSERT_TRUE(engine->end_allocation({Uid(1000)}, "1", {.exit_code = 9}));
-  engine->hang_up(JobId(1));
+  ASSERT_TRUE(engine->clients().end_allocation({Uid(1000)}, "1", {.exit_code = 9}));
+  engine->clients().hang_up(JobId(1));
   writes = 0;
   settle();
   EXPECT_EQ(state(1), "RUNNING");
@@ -139,14 +139,16 @@ TEST_F(EngineDiskTest, WhatCannotBeReadIsNotSaidToBeMissing) {
       reads = left;
       const Caller user{Uid(1000)};
       std::vector<Refused> refusals;
-      if (const auto answer = engine->hold(user, id); !answer) refusals.push_back(answer.error());
-      if (const auto answer = engine->show(user, id); !answer) refusals.push_back(answer.error());
-      if (const auto answer = engine->requeue(user, id, true); !answer) {
+      if (const auto answer = engine->queue().hold(user, id); !answer)
+        refusals.push_back(answer.error());
+      if (const auto answer = engine->views().show(user, id); !answer)
+        refusals.push_back(answer.error());
+      if (const auto answer = engine->runs().requeue(user, id, true); !answer) {
         refusals.push_back(answer.error());
       }
       for (const Refused& one : refusals) {
-        EXPECT_NE(one.status, 404) << id << ": " << one.error.message;
-        if (one.status == 503) ++unread;
+        EXPECT_NE(status_of(one), 404) << id << ": " << one.message;
+        if (status_of(one) == 503) ++unread;
       }
       mend();
       settle();
@@ -159,17 +161,12 @@ TEST_F(EngineDiskTest, WhatCannotBeReadIsNotSaidToBeMissing) {
 // what was refused never runs, nothing is granted twice, no process is without its job, and every
 // job ends as its processes did.
 RC_GTEST_PROP(EngineDisk, SurvivesADiskThatFailsAnywhere, ()) {
-  FaultyBench bench;
-  std::set<std::int64_t> accepted;
+  FaultyFixture bench;
+  History history(bench);
   std::set<std::int64_t> refused;
-  std::map<std::int64_t, int> exit_codes;
   // A transaction that failed at its very end may be there after a crash, until another is written.
   bool failed = false;
   bool sure = true;
-  const auto any_id = [&]() -> std::int64_t {
-    if (accepted.empty()) return 1;
-    return *std::next(accepted.begin(), *rc::gen::inRange<std::ptrdiff_t>(0, std::ssize(accepted)));
-  };
   const auto crash = [&] {
     if (failed || bench.engine->trouble()) sure = false;
     bench.mend();
@@ -177,64 +174,33 @@ RC_GTEST_PROP(EngineDisk, SurvivesADiskThatFailsAnywhere, ()) {
   };
   const int steps = *rc::gen::inRange(10, 60);
   for (int i = 0; i < steps; ++i) {
-    const std::string id = std::to_string(any_id());
-    const Caller user{Uid(1000)};
-    switch (*rc::gen::inRange(0, 12)) {
-      case 0:
-      case 1:
-      case 2: {
-        auto spec = bench.spec(*rc::gen::element<std::string>("", "gpu:1", "gpu:3", "mps:30"));
-        if (*rc::gen::inRange(0, 5) == 0) spec.array = "1-3%2";
-        const auto answer = bench.engine->submit(user, spec);
-        if (!answer) {
-          RC_ASSERT(answer.error().status == 503);
-          break;
-        }
-        const auto job = answer->job_id;
-        bench.engine->after_commit([&, job] { accepted.insert(job); },
+    const int what = *rc::gen::inRange(0, 12);
+    if (what < 3) {
+      const auto answer = bench.engine->queue().submit({Uid(1000)}, history.any_spec());
+      if (answer) {
+        const auto job = answer->value();
+        bench.engine->after_commit([&, job] { history.accepted.insert(job); },
                                    [&, job] { refused.insert(job); });
-        break;
+      } else {
+        RC_ASSERT(status_of(answer.error()) == 503);
       }
-      case 3:
-      case 4:
-        for (const auto& [key, run] : bench.executor.runs) {
-          if (run.over || *rc::gen::arbitrary<bool>()) continue;
-          const int code = *rc::gen::inRange(0, 3);
-          exit_codes[key.first] = run.cancelled ? -1 : code;
-          bench.executor.end(key.first, code);
-          break;
-        }
-        break;
-      case 5:
-        (void)bench.engine->cancel(user, id, {});
-        break;
-      case 6:
-        (void)bench.engine->requeue(user, id, false);
-        break;
-      case 7:
-        (void)bench.engine->hold(user, id);
-        if (*rc::gen::arbitrary<bool>()) (void)bench.engine->release(user, id);
-        break;
-      case 8:
-        if (*rc::gen::inRange(0, 4) == 0) crash();
-        break;
-      case 9:
-        bench.writes = *rc::gen::inRange(0, 12);
-        break;
-      case 10:
-        if (*rc::gen::arbitrary<bool>()) {
-          bench.reads = *rc::gen::inRange(0, 6);
-        } else {
-          bench.syncs = 0;
-        }
-        break;
-      default:
-        bench.mend();
+    } else if (what < 8) {
+      history.go_on();
+    } else if (what == 8) {
+      if (*rc::gen::inRange(0, 4) == 0) crash();
+    } else if (what == 9) {
+      bench.writes = *rc::gen::inRange(0, 12);
+    } else if (what == 10 && *rc::gen::arbitrary<bool>()) {
+      bench.reads = *rc::gen::inRange(0, 6);
+    } else if (what == 10) {
+      bench.syncs = 0;
+    } else {
+      bench.mend();
     }
     if (*rc::gen::arbitrary<bool>()) bench.settle();
     failed |= bench.engine->trouble().has_value();
     RC_ASSERT(bench.engine->trouble() ||
-              bench.engine->ledger().size() == bench.engine->running().size());
+              bench.engine->ledger().size() == bench.engine->runs().running().size());
   }
   bench.mend();
   bench.settle();
@@ -242,38 +208,15 @@ RC_GTEST_PROP(EngineDisk, SurvivesADiskThatFailsAnywhere, ()) {
   // No process without its job.
   for (const auto& [key, run] : bench.executor.runs) {
     if (run.over) continue;
-    const auto info = bench.engine->show({Uid(0)}, std::to_string(key.first));
+    const auto info = bench.engine->views().show({Uid(0)}, std::to_string(key.first));
     RC_ASSERT(info.has_value());
     RC_ASSERT(core::is_active(*core::parse_job_state(info->state)));
     RC_ASSERT(info->restarts == key.second);
   }
   if (*rc::gen::arbitrary<bool>()) crash();
-  for (int round = 0; round < 400 && bench.engine->live() > 0; ++round) {
-    bench.settle();
-    for (const std::int64_t id : accepted) {
-      (void)bench.engine->release({Uid(0)}, std::to_string(id));
-    }
-    for (auto& [key, run] : bench.executor.runs) {
-      if (run.over) continue;
-      exit_codes[key.first] = run.cancelled ? -1 : 0;
-      bench.executor.end(key.first, 0);
-    }
-  }
-  RC_ASSERT(bench.engine->live() == 0U);
-  RC_ASSERT(bench.engine->ledger().size() == 0U);
-  for (const std::int64_t id : accepted) {
-    const auto info = bench.engine->show({Uid(0)}, std::to_string(id));
-    RC_ASSERT(info.has_value());
-    RC_ASSERT(core::is_final(*core::parse_job_state(info->state)));
-  }
+  history.wind_up();
   for (const std::int64_t id : refused) {
-    RC_ASSERT(!sure || !bench.engine->show({Uid(0)}, std::to_string(id)));
-  }
-  const auto record = bench.engine->accounting({Uid(0)}, {});
-  for (const auto& job : record->jobs) {
-    if (job.state != "COMPLETED" && job.state != "FAILED") continue;
-    RC_ASSERT(exit_codes.contains(job.id));
-    RC_ASSERT(job.exit_code == exit_codes[job.id]);
+    RC_ASSERT(!sure || !bench.engine->views().show({Uid(0)}, std::to_string(id)));
   }
 }
 

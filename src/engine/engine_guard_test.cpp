@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/test_bench.hpp"
+#include "engine/engine_fixture.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -11,7 +11,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-class EngineGuardTest : public testing::Test, public Bench {
+class EngineGuardTest : public testing::Test, public EngineFixture {
  protected:
   const Caller user{Uid(1000)};
   const Caller root{Uid(0)};
@@ -30,25 +30,26 @@ class EngineGuardTest : public testing::Test, public Bench {
       if (answer) return {};
       return tl::make_unexpected(answer.error());
     };
-    std::vector<Answer<void>> answers{engine->requeue(user, id, true),
-                                      engine->requeue(user, id, false),
-                                      engine->cancel(user, id, {}),
-                                      engine->hold(user, id),
-                                      engine->release(user, id),
-                                      engine->suspend(user, id),
-                                      engine->resume(user, id),
-                                      engine->update(user, id, R"({"name":"x"})"),
-                                      engine->top(user, id),
-                                      engine->end_allocation(user, id, {}),
-                                      engine->end_step(user, id, 0, {}),
-                                      engine->cancel_step(user, id, "0", {}),
-                                      nothing(engine->attach(user, id)),
-                                      nothing(engine->begin_step(user, id, {})),
-                                      nothing(engine->show(user, id)),
-                                      nothing(engine->why(user, id)),
-                                      nothing(engine->script(user, id)),
-                                      nothing(engine->list(user, {.id = id}))};
-    engine->wait(user, id, [&](const auto& ended) { answers.push_back(nothing(ended)); });
+    std::vector<Answer<void>> answers{
+        engine->runs().requeue(user, id, true),
+        engine->runs().requeue(user, id, false),
+        engine->runs().cancel(user, id, {}),
+        engine->queue().hold(user, id),
+        engine->queue().release(user, id),
+        engine->runs().suspend(user, id),
+        engine->runs().resume(user, id),
+        update(user, id, R"({"name":"x"})"),
+        engine->queue().top(user, id),
+        engine->clients().end_allocation(user, id, {}),
+        engine->clients().end_step(user, id, 0, {}),
+        engine->clients().cancel_step(user, id, "0", {}),
+        nothing(engine->clients().attach(user, id)),
+        nothing(engine->clients().begin_step(user, id, {}, [](const auto&) {})),
+        nothing(engine->views().show(user, id)),
+        nothing(engine->views().why(user, id)),
+        nothing(engine->views().script(user, id)),
+        nothing(list(user, {.id = id}))};
+    engine->views().wait(user, id, [&](const auto& ended) { answers.push_back(nothing(ended)); });
     settle();
     return answers;
   }
@@ -72,11 +73,10 @@ TEST_F(EngineGuardTest, ATaskThatIsNotThereIsNoJobForAnyVerb) {
        {"1_99", "1_0", "2_99", "2_0", "5_1", "99", "99_1", "2_", "_2", "x", "-1", "x_1"}) {
     for (const auto& answer : command(id)) {
       ASSERT_FALSE(answer) << id;
-      EXPECT_EQ(answer.error().error.code, "ESLURM_INVALID_JOB_ID") << id;
+      EXPECT_EQ(code_of(answer.error()), "ESLURM_INVALID_JOB_ID") << id;
     }
   }
-  EXPECT_EQ(command(fmt::format("{}_99", over)).front().error().error.code,
-            "ESLURM_INVALID_JOB_ID");
+  EXPECT_EQ(code_of(command(fmt::format("{}_99", over)).front().error()), "ESLURM_INVALID_JOB_ID");
   EXPECT_EQ(executor.starts.size(), starts);
   EXPECT_EQ(state(1), "RUNNING");
   EXPECT_EQ(engine->ledger().size(), 3U);
@@ -93,13 +93,13 @@ TEST_F(EngineGuardTest, AnArrayThatIsOverComesBackWhole) {
   const auto id = std::to_string(submit(array));
   end(job(id + "_1").id);
   end(job(id + "_2").id);
-  ASSERT_TRUE(engine->requeue(user, id + "_1", true));
+  ASSERT_TRUE(engine->runs().requeue(user, id + "_1", true));
   settle();
   EXPECT_EQ(job(id + "_1").state, "PENDING");
   EXPECT_EQ(job(id + "_2").state, "COMPLETED");
-  ASSERT_TRUE(engine->cancel(user, id, {}));
+  ASSERT_TRUE(engine->runs().cancel(user, id, {}));
   settle();
-  ASSERT_TRUE(engine->requeue(user, id, true));
+  ASSERT_TRUE(engine->runs().requeue(user, id, true));
   settle();
   EXPECT_EQ(job(id + "_1").state, "PENDING");
   EXPECT_EQ(job(id + "_2").state, "PENDING");
@@ -110,19 +110,19 @@ TEST_F(EngineGuardTest, WhatAnAdministratorHoldsIsNotLetGoByAUser) {
   array.array = "1-3";
   array.hold = true;
   const auto id = std::to_string(submit(array));
-  ASSERT_TRUE(engine->hold(root, id));
+  ASSERT_TRUE(engine->queue().hold(root, id));
   settle();
   for (const std::string& one : {id, id + "_2"}) {
-    ASSERT_TRUE(engine->hold(user, one));
-    EXPECT_EQ(engine->release(user, one).error().error.code, "ESLURM_ACCESS_DENIED");
-    ASSERT_TRUE(engine->requeue(user, one, true));
-    EXPECT_EQ(engine->release(user, one).error().error.code, "ESLURM_ACCESS_DENIED");
+    ASSERT_TRUE(engine->queue().hold(user, one));
+    EXPECT_EQ(code_of(engine->queue().release(user, one).error()), "ESLURM_ACCESS_DENIED");
+    ASSERT_TRUE(engine->runs().requeue(user, one, true));
+    EXPECT_EQ(code_of(engine->queue().release(user, one).error()), "ESLURM_ACCESS_DENIED");
     settle();
     EXPECT_EQ(job(one).reason, "JobHeldAdmin");
   }
   crash();
-  EXPECT_EQ(engine->release(user, id).error().error.code, "ESLURM_ACCESS_DENIED");
-  ASSERT_TRUE(engine->release(root, id));
+  EXPECT_EQ(code_of(engine->queue().release(user, id).error()), "ESLURM_ACCESS_DENIED");
+  ASSERT_TRUE(engine->queue().release(root, id));
   settle();
   EXPECT_EQ(job(id + "_2").state, "RUNNING");
 }
@@ -131,13 +131,13 @@ TEST_F(EngineGuardTest, AnAdministratorsHoldOutlivesCancelAndRequeue) {
   auto held = spec();
   held.hold = true;
   const auto id = std::to_string(submit(held));
-  ASSERT_TRUE(engine->hold(root, id));
+  ASSERT_TRUE(engine->queue().hold(root, id));
   settle();
-  ASSERT_TRUE(engine->cancel(user, id, {}));
+  ASSERT_TRUE(engine->runs().cancel(user, id, {}));
   settle();
-  ASSERT_TRUE(engine->requeue(user, id, true));
+  ASSERT_TRUE(engine->runs().requeue(user, id, true));
   settle();
-  EXPECT_EQ(engine->release(user, id).error().error.code, "ESLURM_ACCESS_DENIED");
+  EXPECT_EQ(code_of(engine->queue().release(user, id).error()), "ESLURM_ACCESS_DENIED");
   EXPECT_EQ(job(id).reason, "JobHeldAdmin");
 }
 
@@ -145,19 +145,17 @@ TEST_F(EngineGuardTest, AnUpdateByRootLeavesTheJobItsOwners) {
   auto held = spec();
   held.hold = true;
   const auto id = std::to_string(submit(held));
-  ASSERT_TRUE(engine->update(root, id, R"({"name":"new","priority":9})"));
+  ASSERT_TRUE(update(root, id, R"({"name":"new","priority":9})"));
   EXPECT_EQ(job(id).account, "u1000");
   EXPECT_EQ(job(id).user, "u1000");
   EXPECT_EQ(job(id).uid, 1000U);
   // What root set is no reason to refuse its owner something else.
-  EXPECT_TRUE(engine->update(user, id, R"({"name":"newer"})"));
-  EXPECT_FALSE(engine->update(user, id, R"({"priority":10})"));
-  ASSERT_TRUE(engine->update(root, id, R"({"account":"course"})"));
+  EXPECT_TRUE(update(user, id, R"({"name":"newer"})"));
+  EXPECT_FALSE(update(user, id, R"({"priority":10})"));
+  ASSERT_TRUE(update(root, id, R"({"account":"course"})"));
   EXPECT_EQ(job(id).account, "course");
-  EXPECT_EQ(engine->update(user, id, fmt::format(R"({{"dependency":"afterok:{}"}})", id))
-                .error()
-                .error.code,
-            "ESLURM_DEPENDENCY");
+  const auto circle = fmt::format(R"({{"dependency":"afterok:{}"}})", id);
+  EXPECT_EQ(code_of(update(user, id, circle).error()), "ESLURM_DEPENDENCY");
 }
 
 TEST_F(EngineGuardTest, NoTextOfAUserSteersATerminal) {
@@ -180,15 +178,15 @@ TEST_F(EngineGuardTest, NoTextOfAUserSteersATerminal) {
   for (std::size_t i = 0; i < 4; ++i) views[i].sample.id = GpuId("GPU-" + std::to_string(i));
   views[0].processes = {{.pid = 1, .user = "x", .command = "\x1b[2J", .memory = Bytes(1)}};
   engine->observe(views);
-  EXPECT_EQ(engine->cluster_info().node.gpus[0].processes[0].command, "\\x1b[2J");
-  engine->report({{.job = holder_of(JobId(id)), .what = "process \x1b[2J is over"}});
+  EXPECT_EQ(engine->views().cluster_info().node.gpus[0].processes[0].command, "\\x1b[2J");
+  engine->runs().report({{.job = holder_of(JobId(id)), .what = "process \x1b[2J is over"}});
   EXPECT_EQ(job(id).reason_detail, "process \\x1b[2J is over");
 }
 
 TEST_F(EngineGuardTest, AnUnreadableRowIsSetAsideAndTheOthersGoOn) {
   const auto running = submit(spec("gpu:1"));
   const auto lost = submit(spec("gpu:1"));
-  ASSERT_TRUE(engine->requeue(user, std::to_string(lost), false));
+  ASSERT_TRUE(engine->runs().requeue(user, std::to_string(lost), false));
   end(lost);
   ASSERT_EQ(job(lost).restarts, 1);
   auto held = spec();
@@ -199,21 +197,22 @@ TEST_F(EngineGuardTest, AnUnreadableRowIsSetAsideAndTheOthersGoOn) {
   damage(fmt::format("UPDATE jobs SET info = 'not json' WHERE id IN ({}, {}, {})", lost, waiting,
                      over));
   EXPECT_EQ(state(running), "RUNNING");
-  EXPECT_EQ(engine->show(root, std::to_string(lost)).error().error.code, "ESLURM_INVALID_JOB_ID");
-  EXPECT_TRUE(engine->accounting(root, {})) << "and what is over harms nobody either";
+  EXPECT_EQ(code_of(engine->views().show(root, std::to_string(lost)).error()),
+            "ESLURM_INVALID_JOB_ID");
+  EXPECT_TRUE(engine->views().accounting(root, {})) << "and what is over harms nobody either";
   // Nobody knows what it held: nothing starts until nothing of it is left.
-  const auto next = engine->submit(user, spec("gpu:1"));
+  const auto next = engine->queue().submit(user, spec("gpu:1"));
   ASSERT_TRUE(next);
-  EXPECT_GT(next->job_id, over) << "no number is used twice";
+  EXPECT_GT(next->value(), over) << "no number is used twice";
   engine->settle();
-  EXPECT_EQ(state(next->job_id), "PENDING");
+  EXPECT_EQ(state(next->value()), "PENDING");
   settle();
-  EXPECT_EQ(state(next->job_id), "RUNNING");
+  EXPECT_EQ(state(next->value()), "RUNNING");
   EXPECT_EQ(executor.forgotten_runs.back(), (node::Run{JobId(lost), 1}));
   EXPECT_EQ(count("unreadable"), 3);
   EXPECT_EQ(count("unreadable WHERE info = 'not json' AND why LIKE 'not JSON%'"), 3);
   crash();
-  EXPECT_EQ(state(next->job_id), "RUNNING");
+  EXPECT_EQ(state(next->value()), "RUNNING");
 }
 
 TEST_F(EngineGuardTest, AJobWhoseScriptIsGoneFailsAlone) {
@@ -221,7 +220,7 @@ TEST_F(EngineGuardTest, AJobWhoseScriptIsGoneFailsAlone) {
   held.hold = true;
   const auto id = submit(held);
   damage("DELETE FROM payloads");
-  ASSERT_TRUE(engine->release(user, std::to_string(id)));
+  ASSERT_TRUE(engine->queue().release(user, std::to_string(id)));
   settle();
   EXPECT_EQ(state(id), "FAILED");
   EXPECT_THAT(job(id).reason_detail, HasSubstr("no longer kept"));
@@ -255,7 +254,7 @@ TEST_F(EngineGuardTest, AMachineThatShrankOwesWhatItsJobsHold) {
   end(beside);
   end(next);
   EXPECT_EQ(engine->ledger().size(), 0U);
-  EXPECT_EQ(engine->cluster_info().node.cpus_allocated, 0);
+  EXPECT_EQ(engine->views().cluster_info().node.cpus_allocated, 0);
   EXPECT_EQ(state(submit(spec("gpu:4"))), "RUNNING");
 }
 
@@ -269,7 +268,7 @@ TEST_F(EngineGuardTest, WhatStartsAgainOnAMachineThatShrankHasWhatThatGives) {
   machine.memory = gib(120);
   crash();
   ASSERT_EQ(job(id).cpus, 64) << "what it holds";
-  ASSERT_TRUE(engine->requeue(user, std::to_string(id), false));
+  ASSERT_TRUE(engine->runs().requeue(user, std::to_string(id), false));
   end(id);
   ASSERT_EQ(state(id), "RUNNING");
   EXPECT_EQ(job(id).cpus, 24);
@@ -282,12 +281,12 @@ TEST_F(EngineGuardTest, WhatTheMachineCannotGiveAnyMoreWaitsAndIsNotStartedWitho
   const auto id = submit(held);
   machine.gpus.clear();
   crash();
-  ASSERT_TRUE(engine->release(root, std::to_string(id)));
+  ASSERT_TRUE(engine->queue().release(root, std::to_string(id)));
   settle();
   EXPECT_EQ(state(id), "PENDING");
   EXPECT_EQ(job(id).reason, "BadConstraints");
   EXPECT_THAT(job(id).reason_detail, HasSubstr("h200"));
-  ASSERT_TRUE(engine->update(user, std::to_string(id), R"({"gres":null})"));
+  ASSERT_TRUE(update(user, std::to_string(id), R"({"gres":null})"));
   settle();
   EXPECT_EQ(state(id), "RUNNING");
 }
@@ -317,7 +316,7 @@ TEST_F(EngineGuardTest, AfterAPowerLossWhatMayHaveRunDoesNotRunAgain) {
 TEST_F(EngineGuardTest, InteractiveTimeIsNotTheWallClocks) {
   auto wanted = spec();
   wanted.time_limit_ms = 60'000;
-  const auto id = engine->allocate(user, wanted, [](const auto&) {})->value();
+  const auto id = engine->clients().allocate(user, wanted, [](const auto&) {})->value();
   settle();
   clock.set_wall(clock.wall() + hours(5));
   settle();
@@ -325,12 +324,12 @@ TEST_F(EngineGuardTest, InteractiveTimeIsNotTheWallClocks) {
   EXPECT_EQ(engine->next_due(), clock.wall() + seconds(60));
   clock.set_wall(clock.wall() - hours(10));
   clock.advance(seconds(20));
-  ASSERT_TRUE(engine->suspend(user, std::to_string(id)));
+  ASSERT_TRUE(engine->runs().suspend(user, std::to_string(id)));
   settle();
   clock.advance(seconds(1'000));
   crash();
-  ASSERT_TRUE(engine->attach(user, std::to_string(id)));
-  ASSERT_TRUE(engine->resume(user, std::to_string(id)));
+  ASSERT_TRUE(engine->clients().attach(user, std::to_string(id)));
+  ASSERT_TRUE(engine->runs().resume(user, std::to_string(id)));
   settle();
   EXPECT_EQ(job(id).suspended_total_ms, 1'000'000);
   clock.advance(seconds(39));
@@ -343,7 +342,7 @@ TEST_F(EngineGuardTest, InteractiveTimeIsNotTheWallClocks) {
 
 TEST_F(EngineGuardTest, WhoWaitedForAnAllocationWhenTheDaemonWentDoesNotGetItLater) {
   const auto blocker = submit(spec("gpu:4"));
-  const auto id = engine->allocate(user, spec("gpu:1"), [](const auto&) {})->value();
+  const auto id = engine->clients().allocate(user, spec("gpu:1"), [](const auto&) {})->value();
   settle();
   crash();
   settle();
@@ -354,16 +353,16 @@ TEST_F(EngineGuardTest, WhoWaitedForAnAllocationWhenTheDaemonWentDoesNotGetItLat
 
 TEST_F(EngineGuardTest, ALateHangUpEndsNoStepOfTheNextAttempt) {
   const auto id = submit(spec());
-  ASSERT_TRUE(engine->begin_step(user, std::to_string(id), {}));
-  ASSERT_TRUE(engine->requeue(user, std::to_string(id), false));
+  ASSERT_TRUE(begin_step(user, std::to_string(id), {}));
+  ASSERT_TRUE(engine->runs().requeue(user, std::to_string(id), false));
   settle();
   end(id);
   ASSERT_EQ(state(id), "RUNNING");
-  ASSERT_TRUE(engine->begin_step(user, std::to_string(id), {}));
-  engine->hang_up_step(JobId(id), 0, 0);
+  ASSERT_TRUE(begin_step(user, std::to_string(id), {}));
+  engine->clients().hang_up_step({JobId(id), 0, 0});
   settle();
   EXPECT_EQ(job(id).steps.at(1).state, "RUNNING");
-  engine->hang_up_step(JobId(id), 1, 0);
+  engine->clients().hang_up_step({JobId(id), 1, 0});
   settle();
   EXPECT_EQ(job(id).steps.at(1).state, "CANCELLED");
 }
@@ -373,7 +372,7 @@ TEST_F(EngineGuardTest, WhatWasDecidedAndNotDoneIsDoneAfterARestart) {
   auto limited = spec();
   limited.time_limit_ms = 60'000;
   const auto id = submit(limited);
-  ASSERT_TRUE(engine->suspend(user, std::to_string(id)));
+  ASSERT_TRUE(engine->runs().suspend(user, std::to_string(id)));
   settle();
   executor.commands.clear();
   crash();

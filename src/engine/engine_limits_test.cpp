@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
-#include "engine/test_bench.hpp"
+#include "engine/engine_fixture.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -10,7 +10,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class EngineLimitsTest : public testing::Test, public Bench {
+class EngineLimitsTest : public testing::Test, public EngineFixture {
  protected:
   api::JobSpec held() const {
     auto wanted = spec();
@@ -32,8 +32,8 @@ TEST_F(EngineLimitsTest, TheQueueIsLimitedForAllAndForEach) {
   EXPECT_EQ(refusal(array, Uid(1001)), "accepted");
   EXPECT_EQ(refusal(held(), Uid(1002)), "EAGAIN");
   EXPECT_EQ(refusal(held(), Uid(0)), "EAGAIN");
-  EXPECT_EQ(engine->allocate({Uid(1002)}, spec(), [](auto) {}).error().status, 503);
-  ASSERT_TRUE(engine->cancel({Uid(1000)}, "1", {}));
+  EXPECT_EQ(status_of(engine->clients().allocate({Uid(1002)}, spec(), [](auto) {}).error()), 503);
+  ASSERT_TRUE(engine->runs().cancel({Uid(1000)}, "1", {}));
   settle();
   EXPECT_EQ(refusal(held(), Uid(0)), "accepted");
 }
@@ -44,10 +44,10 @@ TEST_F(EngineLimitsTest, WhatComesBackCountsToo) {
   const auto over = submit(spec());
   end(over);
   for (int i = 0; i < 2; ++i) submit(held());
-  const auto refused = engine->requeue({Uid(1000)}, std::to_string(over), true);
+  const auto refused = engine->runs().requeue({Uid(1000)}, std::to_string(over), true);
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().error.code, "ESLURM_ACCOUNTING_POLICY");
-  EXPECT_TRUE(engine->requeue({Uid(0)}, std::to_string(over), true));
+  EXPECT_EQ(code_of(refused.error()), "ESLURM_ACCOUNTING_POLICY");
+  EXPECT_TRUE(engine->runs().requeue({Uid(0)}, std::to_string(over), true));
 }
 
 TEST_F(EngineLimitsTest, SizesAreLimited) {
@@ -91,11 +91,11 @@ TEST_F(EngineLimitsTest, WhatIsStoredForAUserIsLimitedUntilItIsDropped) {
   EXPECT_EQ(refusal(large), "ESLURM_ACCOUNTING_POLICY");
   EXPECT_EQ(refusal(large, Uid(1001)), "accepted");
   // Cancelled jobs can be requeued for a while: they count until then.
-  ASSERT_TRUE(engine->cancel({Uid(1000)}, std::to_string(id), {}));
+  ASSERT_TRUE(engine->runs().cancel({Uid(1000)}, std::to_string(id), {}));
   settle();
   EXPECT_EQ(refusal(large), "ESLURM_ACCOUNTING_POLICY");
   clock.advance(settings.min_job_age + minutes(2));
-  engine->observe({});
+  engine->observe(std::vector<node::GpuView>{});
   settle();
   EXPECT_EQ(refusal(large), "accepted");
 }
@@ -105,12 +105,12 @@ TEST_F(EngineLimitsTest, ArgumentsWaitInTheRecord) {
   wanted.arguments = {"a", "", "b c"};
   const auto id = submit(wanted);
   // An update changes neither them nor what is kept in memory.
-  ASSERT_TRUE(engine->update({Uid(1000)}, std::to_string(id), R"({"arguments":["x"]})"));
+  ASSERT_TRUE(update({Uid(1000)}, std::to_string(id), R"({"arguments":["x"]})"));
   settle();
   crash();
-  ASSERT_TRUE(engine->release({Uid(1000)}, std::to_string(id)));
+  ASSERT_TRUE(engine->queue().release({Uid(1000)}, std::to_string(id)));
   settle();
-  EXPECT_THAT(executor.runs.begin()->second.order.spec.arguments, ElementsAre("a", "", "b c"));
+  EXPECT_THAT(executor.runs.begin()->second.order.job.spec.arguments, ElementsAre("a", "", "b c"));
 }
 
 // A thousand jobs with a megabyte each are in the database, and not in the daemon.
@@ -119,11 +119,11 @@ TEST_F(EngineLimitsTest, NothingLargeIsKeptInMemory) {
   wanted.environment = {"A=b"};
   wanted.arguments = {"a"};
   const auto id = submit(wanted);
-  ASSERT_TRUE(engine->release({Uid(1000)}, std::to_string(id)));
+  ASSERT_TRUE(engine->queue().release({Uid(1000)}, std::to_string(id)));
   settle();
   const StartOrder& order = executor.runs.begin()->second.order;
-  EXPECT_EQ(order.spec.script, "");
-  EXPECT_THAT(order.spec.environment, ElementsAre());
+  EXPECT_EQ(order.job.spec.script, "");
+  EXPECT_THAT(order.job.spec.environment, ElementsAre());
   EXPECT_EQ(order.payload.script, wanted.script);
   EXPECT_THAT(order.payload.environment, ElementsAre("A=b"));
 }
@@ -139,25 +139,25 @@ TEST_F(EngineLimitsTest, OldJobsArePurgedWhereItIsWanted) {
   next.dependency = fmt::format("afternotok:{}", old);
   const auto dependent = submit(next);
   clock.advance(days(400));
-  engine->observe({});
+  engine->observe(std::vector<node::GpuView>{});
   settle();
   EXPECT_EQ(state(old), "COMPLETED");  // never, unless it is said
   settings.purge_after = days(365);
   reload();
   clock.advance(minutes(2));
-  engine->observe({});
+  engine->observe(std::vector<node::GpuView>{});
   settle();
   EXPECT_EQ(state(old), "COMPLETED");           // somebody waits for it
   EXPECT_EQ(state(elements + 1), "COMPLETED");  // some of its array runs
-  ASSERT_TRUE(engine->cancel({Uid(1000)}, std::to_string(dependent), {}));
+  ASSERT_TRUE(engine->runs().cancel({Uid(1000)}, std::to_string(dependent), {}));
   end(elements);
   clock.advance(minutes(2));
-  engine->observe({});
+  engine->observe(std::vector<node::GpuView>{});
   settle();
   EXPECT_EQ(state(old), "");
   EXPECT_EQ(state(elements + 1), "COMPLETED");  // its last one has only just ended
   clock.advance(days(366));
-  engine->observe({});
+  engine->observe(std::vector<node::GpuView>{});
   settle();
   EXPECT_EQ(state(elements + 1), "");
   crash();
@@ -167,7 +167,7 @@ TEST_F(EngineLimitsTest, OldJobsArePurgedWhereItIsWanted) {
 TEST_F(EngineLimitsTest, AStartForWhichThereWasNoRoomIsTriedAgain) {
   const auto id = submit(spec("gpu:4"));
   executor.runs.clear();
-  engine->on_postponed(JobId(id), 0, "No space left on device");
+  engine->runs().on_postponed(JobId(id), 0, "No space left on device");
   settle();
   EXPECT_EQ(state(id), "PENDING");
   EXPECT_EQ(job(id).reason, "BeginTime");

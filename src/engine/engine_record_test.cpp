@@ -3,17 +3,17 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
-#include <cstdlib>
 #include <map>
 #include <set>
 
 #include "api/json.hpp"
-#include "engine/test_bench.hpp"
+#include "engine/engine_fixture.hpp"
+#include "engine/job_info.hpp"
 
 namespace aliquot::engine {
 namespace {
 
-class EngineRecordTest : public testing::Test, public Bench {
+class EngineRecordTest : public testing::Test, public EngineFixture {
  protected:
   const Caller user{Uid(1000)};
 
@@ -29,9 +29,9 @@ class EngineRecordTest : public testing::Test, public Bench {
   }
   void over(const api::JobSpec& wanted, int times) {
     for (int i = 0; i < times; ++i) {
-      const auto answer = engine->submit(user, wanted);
-      ASSERT_TRUE(answer) << answer.error().error.message;
-      ASSERT_TRUE(engine->cancel(user, std::to_string(answer->job_id), {}));
+      const auto answer = engine->queue().submit(user, wanted);
+      ASSERT_TRUE(answer) << answer.error().message;
+      ASSERT_TRUE(engine->runs().cancel(user, std::to_string(answer->value()), {}));
     }
     settle();
   }
@@ -39,7 +39,7 @@ class EngineRecordTest : public testing::Test, public Bench {
   void minutes_pass(int count) {
     for (int i = 0; i < count; ++i) {
       clock.advance(minutes(1) + seconds(1));
-      engine->observe({});
+      engine->observe(std::vector<node::GpuView>{});
       settle();
     }
   }
@@ -58,9 +58,7 @@ class EngineRecordTest : public testing::Test, public Bench {
     sqlite3_close(db);
     return value;
   }
-  api::JobList listed(const Engine::ListQuery& wanted) {
-    return api::from_json<api::JobList>(engine->list(user, wanted).value()).value();
-  }
+  api::JobList listed(const Views::ListQuery& wanted) { return list(user, wanted).value(); }
 };
 
 TEST_F(EngineRecordTest, WhatIsOverCountsUntilItIsOutOfSight) {
@@ -68,7 +66,7 @@ TEST_F(EngineRecordTest, WhatIsOverCountsUntilItIsOutOfSight) {
   (void)engine->reload(settings);
   int taken = 0;
   while (taken < 1'000 && refusal(wordy()) == "accepted") {
-    ASSERT_TRUE(engine->cancel(user, "last", {}));
+    ASSERT_TRUE(engine->runs().cancel(user, "last", {}));
     ++taken;
   }
   EXPECT_GT(taken, 5);
@@ -87,8 +85,8 @@ TEST_F(EngineRecordTest, AnUpdateThatMakesItLongerCounts) {
   wanted.hold = true;
   const auto id = submit(wanted);
   const auto before = number("SELECT size FROM payloads");
-  ASSERT_TRUE(engine->update(user, std::to_string(id),
-                             "{\"work_dir\":\"/" + std::string(4'000, 'w') + "\"}"));
+  ASSERT_TRUE(
+      update(user, std::to_string(id), "{\"work_dir\":\"/" + std::string(4'000, 'w') + "\"}"));
   settle();
   EXPECT_GT(number("SELECT size FROM payloads"), before + 4'000);
 }
@@ -102,9 +100,9 @@ TEST_F(EngineRecordTest, WhatItAskedForIsDroppedWithItsScript) {
   EXPECT_EQ(number("SELECT sum(length(spec)) FROM jobs"), 3 * 2);
   EXPECT_EQ(job(1).state, "CANCELLED");
   EXPECT_EQ(job(1).work_dir.size(), 4'001U) << "what is shown of it stays";
-  const auto back = engine->requeue(user, "1", true);
+  const auto back = engine->runs().requeue(user, "1", true);
   ASSERT_FALSE(back);
-  EXPECT_EQ(back.error().error.code, "ESLURM_ALREADY_DONE");
+  EXPECT_EQ(code_of(back.error()), "ESLURM_ALREADY_DONE");
 }
 
 TEST_F(EngineRecordTest, OfTooManyTheOldestGo) {
@@ -129,7 +127,7 @@ TEST_F(EngineRecordTest, OfTooManyAnArrayGoesAsAWhole) {
   auto array = spec();
   array.array = "1-8%1";
   const auto id = submit(array);
-  while (engine->ledger().size() == 1) end(engine->active().at(0).id);
+  while (engine->ledger().size() == 1) end(engine->active().at(0)->id.value());
   ASSERT_EQ(number(fmt::format("SELECT count(*) FROM jobs WHERE array = {}", id)), 8);
   over(spec(), 5);
   minutes_pass(9);
@@ -144,7 +142,7 @@ TEST_F(EngineRecordTest, ALongRecordIsToldInPages) {
   AccountingQuery query;
   int pages = 0;
   for (bool more = true; more; ++pages) {
-    const auto page = engine->accounting(user, query);
+    const auto page = engine->views().accounting(user, query);
     ASSERT_TRUE(page);
     EXPECT_LT(api::to_json(*page).size(), 1'200'000U);
     for (const auto& one : page->jobs) EXPECT_TRUE(seen.insert(one.id).second);
@@ -153,10 +151,10 @@ TEST_F(EngineRecordTest, ALongRecordIsToldInPages) {
   }
   EXPECT_EQ(seen.size(), 121U);
   EXPECT_GE(pages, 3);
-  EXPECT_EQ(engine->accounting(user, {.after = INT64_MAX})->jobs.size(), 0U);
+  EXPECT_EQ(engine->views().accounting(user, {.after = INT64_MAX})->jobs.size(), 0U);
 
   seen.clear();
-  Engine::ListQuery wanted;
+  Views::ListQuery wanted;
   for (bool more = true; more;) {
     const auto page = listed(wanted);
     for (const auto& one : page.jobs) {
@@ -175,7 +173,7 @@ TEST_F(EngineRecordTest, WhatComesBackBetweenTwoPagesIsOnTheLast) {
   over(wordy(), 120);
   auto page = listed({});
   ASSERT_TRUE(page.next);
-  ASSERT_TRUE(engine->requeue(user, "120", true));
+  ASSERT_TRUE(engine->runs().requeue(user, "120", true));
   settle();
   while (page.next) page = listed({.after = *page.next});
   ASSERT_FALSE(page.jobs.empty());
@@ -188,7 +186,7 @@ TEST_F(EngineRecordTest, PagesOfOneUserGoOnBehindThoseOfOthers) {
   const auto theirs = submit(spec(), Uid(1001));
   end(theirs);
   std::vector<std::int64_t> seen;
-  Engine::ListQuery wanted{.user = "u1001"};
+  Views::ListQuery wanted{.user = "u1001"};
   for (bool more = true; more;) {
     const auto page = listed(wanted);
     for (const auto& one : page.jobs) seen.push_back(one.id);
@@ -204,7 +202,8 @@ TEST_F(EngineRecordTest, WhoHasFarTooManyIsCountedOnceAndKeepsWhatMayStay) {
   over(spec(), 1'100);
   clock.advance(minutes(10));
   for (int i = 0; i < 6; ++i) {
-    engine->observe({});
+    clock.advance(seconds(2));
+    engine->observe(std::vector<node::GpuView>{});
     settle();
   }
   EXPECT_EQ(number("SELECT count(*) FROM jobs"), 10);
@@ -225,7 +224,7 @@ TEST_F(EngineRecordTest, NumbersWithNoJobAreNotGoneOver) {
   std::vector<std::int64_t> seen;
   int pages = 0;
   for (bool more = true; more; ++pages) {
-    const auto page = engine->accounting(user, query);
+    const auto page = engine->views().accounting(user, query);
     ASSERT_TRUE(page);
     for (const auto& one : page->jobs) seen.push_back(one.id);
     more = page->next.has_value();
@@ -240,18 +239,20 @@ TEST_F(EngineRecordTest, AJobHasOnlySoManySteps) {
   (void)engine->reload(settings);
   const auto id = std::to_string(submit(spec()));
   for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(engine->begin_step(user, id, {}));
-    ASSERT_TRUE(engine->end_step(user, id, i, {}));
+    ASSERT_TRUE(begin_step(user, id, {}));
+    ASSERT_TRUE(engine->clients().end_step(user, id, i, {}));
   }
-  const auto refused = engine->begin_step(user, id, {});
+  const auto refused = begin_step(user, id, {});
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().error.code, "ESLURM_STEP_LIMIT");
+  EXPECT_EQ(code_of(refused.error()), "ESLURM_STEP_LIMIT");
   settle();
   crash();
-  EXPECT_FALSE(engine->begin_step(user, id, {})) << "nor has a daemon that comes back forgotten";
+  EXPECT_FALSE(begin_step(user, id, {})) << "nor has a daemon that comes back forgotten";
   // A step that is over is not one that never was.
-  EXPECT_EQ(engine->cancel_step(user, id, "2", {}).error().error.code, "ESLURM_ALREADY_DONE");
-  EXPECT_EQ(engine->cancel_step(user, id, "7", {}).error().error.message, "job 1 has no step 7");
+  EXPECT_EQ(code_of(engine->clients().cancel_step(user, id, "2", {}).error()),
+            "ESLURM_ALREADY_DONE");
+  EXPECT_EQ(engine->clients().cancel_step(user, id, "7", {}).error().message,
+            "job 1 has no step 7");
 }
 
 TEST_F(EngineRecordTest, AnElementThatIsSingledOutKeepsTheThrottle) {
@@ -260,22 +261,22 @@ TEST_F(EngineRecordTest, AnElementThatIsSingledOutKeepsTheThrottle) {
   const auto id = std::to_string(submit(array));
   const auto running = [&] { return engine->ledger().size(); };
   ASSERT_EQ(running(), 1U);
-  ASSERT_TRUE(engine->hold(user, id + "_3"));
-  ASSERT_TRUE(engine->release(user, id + "_3"));
+  ASSERT_TRUE(engine->queue().hold(user, id + "_3"));
+  ASSERT_TRUE(engine->queue().release(user, id + "_3"));
   settle();
   EXPECT_EQ(running(), 1U);
   EXPECT_EQ(job(id + "_3").reason, "JobArrayTaskLimit");
-  ASSERT_TRUE(engine->update(user, id + "_5", R"({"nice":5})"));
+  ASSERT_TRUE(update(user, id + "_5", R"({"nice":5})"));
   settle();
   EXPECT_EQ(running(), 1U);
-  const auto why = engine->why(user, id + "_5");
+  const auto why = engine->views().why(user, id + "_5");
   ASSERT_TRUE(why);
   EXPECT_EQ(why->sentences,
             std::vector<std::string>{"As many of its array run as may run at once."});
-  ASSERT_TRUE(engine->requeue(user, id + "_1", false));
+  ASSERT_TRUE(engine->runs().requeue(user, id + "_1", false));
   end(job(id + "_1").id);
   EXPECT_EQ(running(), 1U);
-  ASSERT_TRUE(engine->update(user, id, R"({"array_throttle":3})"));
+  ASSERT_TRUE(update(user, id, R"({"array_throttle":3})"));
   settle();
   EXPECT_EQ(running(), 3U) << "for all of them";
   crash();
@@ -291,13 +292,13 @@ TEST_F(EngineRecordTest, TheRoomOfAThrottleIsTakenInTheQueuesOrder) {
   auto array = spec();
   array.array = "1-6%1";
   const auto id = std::to_string(submit(array));
-  ASSERT_TRUE(engine->update(user, id + "_4", R"({"nice":5})"));
-  ASSERT_TRUE(engine->hold(user, id + "_6"));
-  ASSERT_TRUE(engine->release(user, id + "_6"));
+  ASSERT_TRUE(update(user, id + "_4", R"({"nice":5})"));
+  ASSERT_TRUE(engine->queue().hold(user, id + "_6"));
+  ASSERT_TRUE(engine->queue().release(user, id + "_6"));
   settle();
   std::vector<std::int64_t> order;
   while (engine->ledger().size() == 1) {
-    const api::JobInfo running = engine->active().at(0);
+    const api::JobInfo running = to_info(*engine->active().at(0));
     order.push_back(running.array_task_id.value_or(0));
     end(running.id);
   }
@@ -312,8 +313,8 @@ TEST_F(EngineRecordTest, AnArrayOfTheVersionBeforeKeepsItsThrottle) {
   number("UPDATE jobs SET info = json_remove(info, '$.array_throttle') WHERE over = 0");
   open();
   settle();
-  ASSERT_TRUE(engine->hold(user, id + "_3"));
-  ASSERT_TRUE(engine->release(user, id + "_3"));
+  ASSERT_TRUE(engine->queue().hold(user, id + "_3"));
+  ASSERT_TRUE(engine->queue().release(user, id + "_3"));
   settle();
   EXPECT_EQ(engine->ledger().size(), 1U);
 }
@@ -322,12 +323,12 @@ TEST_F(EngineRecordTest, WhyAJobWaitsIsWhatSqueueSays) {
   auto held = spec();
   held.hold = true;
   const auto id = submit(held);
-  EXPECT_EQ(engine->why(user, std::to_string(id))->sentences,
+  EXPECT_EQ(engine->views().why(user, std::to_string(id))->sentences,
             std::vector<std::string>{"Held: 'scontrol release 1'."});
   auto waits = spec();
   waits.dependency = "afterok:1";
   const auto next = submit(waits);
-  EXPECT_EQ(engine->why(user, std::to_string(next))->sentences,
+  EXPECT_EQ(engine->views().why(user, std::to_string(next))->sentences,
             std::vector<std::string>{"It waits for afterok:1(unfulfilled)."});
 }
 

@@ -6,13 +6,13 @@
 #include <filesystem>
 
 #include "engine/daemon_fixture.hpp"
-#include "engine/test_bench.hpp"
+#include "engine/engine_fixture.hpp"
 #include "gpu/mps_pipe.hpp"
 
 namespace aliquot::engine {
 namespace {
 
-class EngineRecoverTest : public Bench, public testing::Test {
+class EngineRecoverTest : public EngineFixture, public testing::Test {
  protected:
   // As after a disk that was replaced; what runs goes on.
   void lose_record() {
@@ -25,21 +25,21 @@ class EngineRecoverTest : public Bench, public testing::Test {
 TEST_F(EngineRecoverTest, WhatRunsWithoutARecordIsEndedBeforeItsGpuIsGivenAgain) {
   const auto running = submit(spec("gpu:4"));
   const auto requeued = submit(spec());
-  ASSERT_TRUE(engine->requeue({Uid(1000)}, std::to_string(requeued), false));
+  ASSERT_TRUE(engine->runs().requeue({Uid(1000)}, std::to_string(requeued), false));
   end(requeued);
   ASSERT_EQ(job(requeued).restarts, 1);
   lose_record();
-  const auto next = engine->submit({Uid(1001)}, spec("gpu:4"));
+  const auto next = engine->queue().submit({Uid(1001)}, spec("gpu:4"));
   ASSERT_TRUE(next);
-  EXPECT_GT(next->job_id, requeued) << "nor is its number";
+  EXPECT_GT(next->value(), requeued) << "nor is its number";
   engine->settle();
-  EXPECT_EQ(state(next->job_id), "PENDING") << "nobody knows what they hold";
+  EXPECT_EQ(state(next->value()), "PENDING") << "nobody knows what they hold";
   settle();
-  EXPECT_EQ(state(next->job_id), "RUNNING");
+  EXPECT_EQ(state(next->value()), "RUNNING");
   EXPECT_EQ(
       executor.forgotten_runs,
       (std::vector<node::Run>{{JobId(requeued), 0}, {JobId(running), 0}, {JobId(requeued), 1}}));
-  end(next->job_id);
+  end(next->value());
   lose_record();
   EXPECT_EQ(state(submit(spec("gpu:4"))), "RUNNING") << "where nothing is left nobody waits";
 }
@@ -47,18 +47,18 @@ TEST_F(EngineRecoverTest, WhatRunsWithoutARecordIsEndedBeforeItsGpuIsGivenAgain)
 TEST_F(EngineRecoverTest, WhatKeepsTheQueueFromStartingIsNamed) {
   const auto running = submit(spec());
   lose_record();
-  const auto next = engine->submit({Uid(1001)}, spec());
+  const auto next = engine->queue().submit({Uid(1001)}, spec());
   ASSERT_TRUE(next);
-  engine->on_stuck(JobId(running), 0, "process 9 was killed and does not die");
+  engine->runs().on_stuck(JobId(running), 0, "process 9 was killed and does not die");
   engine->settle();
   const std::string words = "of job 1, process 9 was killed and does not die: nothing starts until";
-  EXPECT_EQ(state(next->job_id), "PENDING");
-  EXPECT_EQ(job(next->job_id).reason_detail, words + " it does");
-  const auto why = engine->why({Uid(1001)}, std::to_string(next->job_id));
+  EXPECT_EQ(state(next->value()), "PENDING");
+  EXPECT_EQ(job(next->value()).reason_detail, words + " it does");
+  const auto why = engine->views().why({Uid(1001)}, std::to_string(next->value()));
   ASSERT_TRUE(why);
   EXPECT_EQ(why->sentences, std::vector<std::string>{"O" + words.substr(1) + " it does."});
   settle();
-  EXPECT_EQ(state(next->job_id), "RUNNING");
+  EXPECT_EQ(state(next->value()), "RUNNING");
 }
 
 TEST_F(EngineRecoverTest, NumbersThatWereSeenStaySeen) {

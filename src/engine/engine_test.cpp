@@ -3,10 +3,8 @@
 #include <rapidcheck/gtest.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <set>
-
-#include "engine/test_bench.hpp"
+#include "engine/engine_fixture.hpp"
+#include "engine/history_fixture.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -16,7 +14,18 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-class EngineTest : public testing::Test, public Bench {};
+class EngineTest : public testing::Test, public EngineFixture {
+ protected:
+  // Of a job whose stepd does not keep its time limit.
+  void expect_cancelled_when_due(std::int64_t id) {
+    const auto& run = executor.runs.at({id, 0});
+    EXPECT_FALSE(run.cancelled);
+    ASSERT_TRUE(engine->next_due());
+    clock.advance(*engine->next_due() - clock.wall());
+    settle();
+    EXPECT_TRUE(run.cancelled);
+  }
+};
 
 TEST_F(EngineTest, RunsAJobFromSubmissionToItsEnd) {
   const auto id = submit(spec("gpu:1"));
@@ -41,42 +50,32 @@ TEST_F(EngineTest, RunsAJobFromSubmissionToItsEnd) {
 }
 
 TEST_F(EngineTest, RefusesWithSlurmsErrors) {
-  auto wrong = spec();
-  wrong.partition = "nope";
-  EXPECT_EQ(refusal(wrong), "ESLURM_INVALID_PARTITION_NAME");
-  EXPECT_EQ(refusal(spec("gpu:99")), "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE");
-  EXPECT_EQ(refusal(spec("gpu:titan:1")), "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE");
-  EXPECT_EQ(refusal(spec("gpu:x:y:z")), "ESLURM_INVALID_GRES");
-  wrong = spec();
-  wrong.nodes = 2;
-  EXPECT_EQ(refusal(wrong), "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE");
-  wrong = spec();
-  wrong.memory = gib(900).value();
-  EXPECT_EQ(refusal(wrong), "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE");
-  wrong = spec();
-  wrong.cpus_per_task = 65;
-  EXPECT_EQ(refusal(wrong), "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE");
-  wrong = spec();
-  wrong.dependency = "bogus:1";
-  EXPECT_EQ(refusal(wrong), "ESLURM_DEPENDENCY");
-  wrong.dependency = "afterok:77";
-  EXPECT_EQ(refusal(wrong), "ESLURM_DEPENDENCY");
-  wrong = spec();
-  wrong.array = "a-b";
-  EXPECT_EQ(refusal(wrong), "ESLURM_INVALID_ARRAY");
-  wrong = spec();
-  wrong.script = "echo";
-  EXPECT_EQ(refusal(wrong), "ESLURM_JOB_SCRIPT_MISSING");
-  wrong = spec();
-  wrong.nice = -5;
-  EXPECT_EQ(refusal(wrong), "ESLURM_ACCESS_DENIED");
-  EXPECT_EQ(refusal(wrong, Uid(0)), "accepted");
-  wrong = spec();
-  wrong.name = "\033[2J";
-  EXPECT_EQ(refusal(wrong), "ESLURM_INVALID_JOB_TEXT");
-  wrong = spec();
-  wrong.work_dir = std::string("/tmp\0/etc", 9);
-  EXPECT_EQ(refusal(wrong), "ESLURM_INVALID_JOB_TEXT");
+  const std::string never = "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE";
+  using Change = std::function<void(api::JobSpec&)>;
+  const std::vector<std::pair<std::string, Change>> wrong{
+      {"ESLURM_INVALID_PARTITION_NAME", [](auto& job) { job.partition = "nope"; }},
+      {never, [](auto& job) { job.gres = "gpu:99"; }},
+      {never, [](auto& job) { job.gres = "gpu:titan:1"; }},
+      {"ESLURM_INVALID_GRES", [](auto& job) { job.gres = "gpu:x:y:z"; }},
+      {never, [](auto& job) { job.nodes = 2; }},
+      {never, [](auto& job) { job.memory = gib(900).value(); }},
+      {never, [](auto& job) { job.cpus_per_task = 65; }},
+      {"ESLURM_DEPENDENCY", [](auto& job) { job.dependency = "bogus:1"; }},
+      {"ESLURM_DEPENDENCY", [](auto& job) { job.dependency = "afterok:77"; }},
+      {"ESLURM_INVALID_ARRAY", [](auto& job) { job.array = "a-b"; }},
+      {"ESLURM_JOB_SCRIPT_MISSING", [](auto& job) { job.script = "echo"; }},
+      {"ESLURM_ACCESS_DENIED", [](auto& job) { job.nice = -5; }},
+      {"ESLURM_INVALID_JOB_TEXT", [](auto& job) { job.name = "\033[2J"; }},
+      {"ESLURM_INVALID_JOB_TEXT", [](auto& job) { job.work_dir = std::string("/tmp\0/etc", 9); }},
+  };
+  for (std::size_t i = 0; i < wrong.size(); ++i) {
+    auto wanted = spec();
+    wrong[i].second(wanted);
+    EXPECT_EQ(refusal(wanted), wrong[i].first) << "number " << i;
+  }
+  auto raised = spec();
+  raised.nice = -5;
+  EXPECT_EQ(refusal(raised, Uid(0)), "accepted");
   EXPECT_EQ(refusal(spec(), Uid(999)), "ESLURM_USER_ID_MISSING");
 }
 
@@ -85,31 +84,31 @@ TEST_F(EngineTest, OthersSeeButDoNotTouch) {
   secret.command = "/home/u1000/secret.sh";
   const auto id = std::to_string(submit(secret));
   const Caller other{Uid(1001)};
-  const auto seen = engine->show(other, id);
+  const auto seen = engine->views().show(other, id);
   ASSERT_TRUE(seen);
   EXPECT_EQ(seen->user, "u1000");
   EXPECT_EQ(seen->command + seen->work_dir + seen->std_out, "");
-  const auto listed = engine->list(other, {}).value();
+  const auto listed = api::to_json(list(other, {}).value());
   EXPECT_THAT(listed, HasSubstr("u1000"));
   EXPECT_THAT(listed, Not(HasSubstr("secret.sh")));
-  EXPECT_THAT(engine->list({Uid(1000)}, {}).value(), HasSubstr("secret.sh"));
-  EXPECT_EQ(engine->script(other, id).error().error.code, "ESLURM_ACCESS_DENIED");
-  EXPECT_EQ(engine->cancel(other, id, {}).error().error.code, "ESLURM_ACCESS_DENIED");
-  EXPECT_EQ(engine->requeue(other, id, false).error().error.code, "ESLURM_ACCESS_DENIED");
-  EXPECT_EQ(engine->suspend(other, id).error().error.code, "ESLURM_ACCESS_DENIED");
-  EXPECT_EQ(engine->begin_step(other, id, {}).error().error.code, "ESLURM_ACCESS_DENIED");
-  EXPECT_EQ(engine->hold(other, id).error().error.code, "ESLURM_USER_ID_MISSING");
-  EXPECT_EQ(engine->update(other, id, "{}").error().error.code, "ESLURM_USER_ID_MISSING");
-  EXPECT_EQ(engine->drain(other, "x").error().error.code, "ESLURM_ACCESS_DENIED");
-  EXPECT_TRUE(engine->cancel({Uid(0)}, id, {}));
-  EXPECT_EQ(engine->cancel({Uid(1000)}, "55", {}).error().error.code, "ESLURM_INVALID_JOB_ID");
+  EXPECT_THAT(api::to_json(list({Uid(1000)}, {}).value()), HasSubstr("secret.sh"));
+  EXPECT_EQ(code_of(engine->views().script(other, id).error()), "ESLURM_ACCESS_DENIED");
+  EXPECT_EQ(code_of(engine->runs().cancel(other, id, {}).error()), "ESLURM_ACCESS_DENIED");
+  EXPECT_EQ(code_of(engine->runs().requeue(other, id, false).error()), "ESLURM_ACCESS_DENIED");
+  EXPECT_EQ(code_of(engine->runs().suspend(other, id).error()), "ESLURM_ACCESS_DENIED");
+  EXPECT_EQ(code_of(begin_step(other, id, {}).error()), "ESLURM_ACCESS_DENIED");
+  EXPECT_EQ(code_of(engine->queue().hold(other, id).error()), "ESLURM_USER_ID_MISSING");
+  EXPECT_EQ(code_of(update(other, id, "{}").error()), "ESLURM_USER_ID_MISSING");
+  EXPECT_EQ(code_of(engine->queue().drain(other, "x").error()), "ESLURM_ACCESS_DENIED");
+  EXPECT_TRUE(engine->runs().cancel({Uid(0)}, id, {}));
+  EXPECT_EQ(code_of(engine->runs().cancel({Uid(1000)}, "55", {}).error()), "ESLURM_INVALID_JOB_ID");
 }
 
 TEST_F(EngineTest, AnOrdinaryUsersDaemonServesThatUserAlone) {
   owner = Uid(1000);
   crash();
   EXPECT_EQ(refusal(spec(), Uid(1001)), "ESLURM_ACCESS_DENIED");
-  EXPECT_FALSE(engine->list({Uid(1001)}, {}));
+  EXPECT_FALSE(list({Uid(1001)}, {}));
   EXPECT_EQ(refusal(spec(), Uid(1000)), "accepted");
 }
 
@@ -120,7 +119,7 @@ TEST_F(EngineTest, WaitsForRoomAndSaysWhy) {
   EXPECT_EQ(state(second), "PENDING");
   EXPECT_EQ(job(second).reason, "Resources");
   EXPECT_EQ(job(third).reason, "Priority");
-  EXPECT_FALSE(engine->why({Uid(1000)}, std::to_string(second))->sentences.empty());
+  EXPECT_FALSE(engine->views().why({Uid(1000)}, std::to_string(second))->sentences.empty());
   end(first);
   EXPECT_EQ(state(second), "RUNNING");
   EXPECT_EQ(state(third), "RUNNING");
@@ -129,18 +128,18 @@ TEST_F(EngineTest, WaitsForRoomAndSaysWhy) {
 TEST_F(EngineTest, CancelsWhatWaitsAndWhatRuns) {
   const auto running = submit(spec("gpu:4"));
   const auto waiting = submit(spec("gpu:1"));
-  ASSERT_TRUE(engine->cancel({Uid(1000)}, std::to_string(waiting), {}));
+  ASSERT_TRUE(engine->runs().cancel({Uid(1000)}, std::to_string(waiting), {}));
   settle();
   EXPECT_EQ(state(waiting), "CANCELLED");
   EXPECT_EQ(job(waiting).cancelled_by, 1000U);
-  ASSERT_TRUE(engine->cancel({Uid(1000)}, std::to_string(running), {}));
+  ASSERT_TRUE(engine->runs().cancel({Uid(1000)}, std::to_string(running), {}));
   settle();
   EXPECT_EQ(state(running), "COMPLETING");
   EXPECT_EQ(engine->ledger().size(), 1U);
   end(running);
   EXPECT_EQ(state(running), "CANCELLED");
   EXPECT_EQ(engine->ledger().size(), 0U);
-  EXPECT_EQ(engine->cancel({Uid(1000)}, std::to_string(running), {}).error().error.code,
+  EXPECT_EQ(code_of(engine->runs().cancel({Uid(1000)}, std::to_string(running), {}).error()),
             "ESLURM_ALREADY_DONE");
 }
 
@@ -149,19 +148,19 @@ TEST_F(EngineTest, HoldsAndReleases) {
   held.hold = true;
   const auto id = submit(held);
   EXPECT_EQ(job(id).reason, "JobHeldUser");
-  ASSERT_TRUE(engine->release({Uid(1000)}, std::to_string(id)));
+  ASSERT_TRUE(engine->queue().release({Uid(1000)}, std::to_string(id)));
   settle();
   EXPECT_EQ(state(id), "RUNNING");
   auto later = spec();
   later.begin_ms = (clock.wall() + minutes(1)).ms();
   const auto begin = submit(later);
   EXPECT_EQ(job(begin).reason, "BeginTime");
-  ASSERT_TRUE(engine->hold({Uid(0)}, std::to_string(begin)));
+  ASSERT_TRUE(engine->queue().hold({Uid(0)}, std::to_string(begin)));
   settle();
   EXPECT_EQ(job(begin).reason, "JobHeldAdmin");
-  EXPECT_EQ(engine->release({Uid(1000)}, std::to_string(begin)).error().error.code,
+  EXPECT_EQ(code_of(engine->queue().release({Uid(1000)}, std::to_string(begin)).error()),
             "ESLURM_ACCESS_DENIED");
-  ASSERT_TRUE(engine->release({Uid(0)}, std::to_string(begin)));
+  ASSERT_TRUE(engine->queue().release({Uid(0)}, std::to_string(begin)));
   settle();
   EXPECT_EQ(engine->next_due(), WallTime(*later.begin_ms));
   clock.advance(minutes(1));
@@ -171,7 +170,7 @@ TEST_F(EngineTest, HoldsAndReleases) {
 
 TEST_F(EngineTest, RequeueKeepsTheId) {
   const auto id = submit(spec("gpu:1"));
-  ASSERT_TRUE(engine->requeue({Uid(1000)}, std::to_string(id), false));
+  ASSERT_TRUE(engine->runs().requeue({Uid(1000)}, std::to_string(id), false));
   settle();
   EXPECT_EQ(state(id), "COMPLETING");
   end(id);
@@ -179,11 +178,22 @@ TEST_F(EngineTest, RequeueKeepsTheId) {
   EXPECT_EQ(job(id).restarts, 1);
   end(id, 0);
   EXPECT_EQ(state(id), "COMPLETED");
-  ASSERT_TRUE(engine->requeue({Uid(1000)}, std::to_string(id), true));
+  ASSERT_TRUE(engine->runs().requeue({Uid(1000)}, std::to_string(id), true));
   settle();
   EXPECT_EQ(state(id), "PENDING");
   EXPECT_EQ(job(id).reason, "JobHeldUser");
   EXPECT_EQ(job(id).restarts, 2);
+}
+
+TEST_F(EngineTest, WhatIsRequeuedBeforeItCouldStartIsNotFailed) {
+  const auto id = submit(spec("gpu:1"));
+  ASSERT_TRUE(engine->runs().requeue({Uid(1000)}, std::to_string(id), true));
+  settle();
+  executor.runs.clear();
+  engine->runs().on_never_started(JobId(id), 0, "no MPS server");
+  settle();
+  EXPECT_EQ(state(id), "PENDING");
+  EXPECT_EQ(job(id).reason, "JobHeldUser");
 }
 
 TEST_F(EngineTest, ArraysStartElementByElement) {
@@ -201,7 +211,7 @@ TEST_F(EngineTest, ArraysStartElementByElement) {
   EXPECT_EQ(state(1), "RUNNING");
   EXPECT_EQ(job("1_7").id, 1);
   EXPECT_EQ(job("1_7").array_count, 3);
-  ASSERT_TRUE(engine->cancel({Uid(1000)}, "1", {}));
+  ASSERT_TRUE(engine->runs().cancel({Uid(1000)}, "1", {}));
   settle();
   EXPECT_EQ(state(1), "COMPLETING");
   EXPECT_EQ(state(3), "COMPLETING");
@@ -212,13 +222,48 @@ TEST_F(EngineTest, OneWaitingElementCanBeHeldOrCancelled) {
   auto array = spec("gpu:1");
   array.array = "1-3";
   const auto id = submit(array);
-  ASSERT_TRUE(engine->cancel({Uid(1000)}, std::to_string(id) + "_2", {}));
+  ASSERT_TRUE(engine->runs().cancel({Uid(1000)}, std::to_string(id) + "_2", {}));
   settle();
   EXPECT_EQ(job(id).array_pending, "1,3");
   EXPECT_EQ(job(std::to_string(id) + "_2").state, "CANCELLED");
   end(blocker);
   EXPECT_EQ(job(std::to_string(id) + "_1").state, "RUNNING");
   EXPECT_EQ(job(std::to_string(id) + "_3").state, "RUNNING");
+}
+
+// Nothing is changed by asking, and nothing by what is refused.
+TEST_F(EngineTest, AnElementGoesItsOwnWayOnlyWhereSomethingIsDoneToIt) {
+  submit(spec("gpu:4"));
+  auto array = spec("gpu:1");
+  array.array = "1-3";
+  submit(array);
+  const Caller user{Uid(1000)};
+  EXPECT_FALSE(engine->runs().suspend(user, "2_2"));
+  EXPECT_FALSE(engine->runs().resume(user, "2_2"));
+  EXPECT_FALSE(engine->runs().cancel(user, "2_2", {.signal = 99}));
+  EXPECT_FALSE(engine->runs().cancel(user, "2_2", {.signal = 10}));
+  EXPECT_FALSE(engine->runs().requeue(user, "2_2", false));
+  EXPECT_FALSE(update(user, "2_2", "no JSON"));
+  EXPECT_FALSE(update(user, "2_2", R"({"gres":"gpu:9"})"));
+  EXPECT_FALSE(update(user, "2_2", R"({"dependency":"afterok:2"})"));
+  EXPECT_FALSE(update(user, "2_2", R"({"dependency":"afterok:2_2"})"));
+  EXPECT_FALSE(engine->queue().top(user, "2_2,1"));
+  EXPECT_FALSE(engine->clients().attach(user, "2_2"));
+  EXPECT_FALSE(begin_step(user, "2_2", {}));
+  EXPECT_TRUE(engine->queue().release(user, "2_2")) << "nobody holds it";
+  settle();
+  EXPECT_EQ(job("2").array_pending, "1-3");
+  EXPECT_EQ(job("2_2").id, 2);
+  // Who waits for another element waits for no circle, unless that one waits for it.
+  ASSERT_TRUE(update(user, "2_2", R"({"dependency":"afterok:2_3"})"));
+  settle();
+  EXPECT_EQ(job("2").array_pending, "1,3");
+  EXPECT_EQ(job("2_2").id, 3);
+  EXPECT_EQ(code_of(update(user, "2_3", R"({"dependency":"afterok:2_2"})").error()),
+            "ESLURM_CIRCULAR_DEPENDENCY");
+  ASSERT_TRUE(engine->queue().top(user, "2_3,2_3"));
+  settle();
+  EXPECT_EQ(job("2").array_pending, "1");
 }
 
 TEST_F(EngineTest, DependenciesAreWaitedFor) {
@@ -253,31 +298,75 @@ TEST_F(EngineTest, UpdatesWhatMayBeUpdated) {
   const auto running = submit(spec("gpu:4"));
   const auto id = std::to_string(submit(spec("gpu:1")));
   const Caller user{Uid(1000)};
-  ASSERT_TRUE(engine->update(user, id, R"({"time_limit_ms":300000,"name":"new"})"));
+  ASSERT_TRUE(update(user, id, R"({"time_limit_ms":300000,"name":"new"})"));
   EXPECT_EQ(job(id).time_limit_ms, 300'000);
   EXPECT_EQ(job(id).name, "new");
-  EXPECT_EQ(engine->update(user, id, R"({"gres":"gpu:9"})").error().error.code,
+  EXPECT_EQ(code_of(update(user, id, R"({"gres":"gpu:9"})").error()),
             "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE");
-  ASSERT_TRUE(engine->update(user, std::to_string(running), R"({"time_limit_ms":60000})"));
+  ASSERT_TRUE(update(user, std::to_string(running), R"({"time_limit_ms":60000})"));
   settle();
   EXPECT_THAT(executor.commands, Contains(testing::Pair(running, HasSubstr("60000"))));
-  EXPECT_FALSE(engine->update(user, std::to_string(running), R"({"time_limit_ms":90000})"));
-  EXPECT_FALSE(engine->update(user, std::to_string(running), R"({"gres":"gpu:1"})"));
-  EXPECT_TRUE(engine->update({Uid(0)}, std::to_string(running), R"({"time_limit_ms":90000})"));
+  EXPECT_FALSE(update(user, std::to_string(running), R"({"time_limit_ms":90000})"));
+  EXPECT_FALSE(update(user, std::to_string(running), R"({"gres":"gpu:1"})"));
+  EXPECT_TRUE(update({Uid(0)}, std::to_string(running), R"({"time_limit_ms":90000})"));
+}
+
+TEST_F(EngineTest, UpdatesAreForJobsOfEarlierSettingsToo) {
+  settings.partitions = {{.name = "a", .is_default = true}, {.name = "b", .is_default = false}};
+  crash();
+  const auto running = submit(spec("gpu:4"));
+  const auto waiting = submit(spec("gpu:1"));
+  Settings next = settings;
+  next.partitions[0].is_default = false;
+  next.partitions[1].is_default = true;
+  next.memory_per_cpu = gib(1);
+  engine->reload(next);
+  const Caller user{Uid(1000)};
+  for (const auto id : {running, waiting}) {
+    const auto updated = update(user, std::to_string(id), R"({"name":"new"})");
+    EXPECT_TRUE(updated) << updated.error().message;
+    settle();
+    EXPECT_EQ(job(id).name, "new");
+    EXPECT_EQ(job(id).partition, "a");
+  }
+  EXPECT_EQ(job(running).memory, 0);
+  EXPECT_FALSE(update(user, std::to_string(running), R"({"memory":2147483648})"));
+  EXPECT_FALSE(update(user, std::to_string(running), R"({"partition":"b"})"));
+  EXPECT_TRUE(update(user, std::to_string(waiting), R"({"partition":"b"})"));
+  EXPECT_EQ(job(waiting).partition, "b");
 }
 
 TEST_F(EngineTest, SuspendedTimeDoesNotCount) {
   auto limited = spec();
   limited.time_limit_ms = 60'000;
   const auto id = std::to_string(submit(limited));
-  ASSERT_TRUE(engine->suspend({Uid(1000)}, id));
+  ASSERT_TRUE(engine->runs().suspend({Uid(1000)}, id));
   settle();
   EXPECT_EQ(job(id).state, "SUSPENDED");
   clock.advance(seconds(10));
-  ASSERT_TRUE(engine->resume({Uid(1000)}, id));
+  ASSERT_TRUE(engine->runs().resume({Uid(1000)}, id));
   settle();
   EXPECT_EQ(job(id).suspended_total_ms, 10'000);
   EXPECT_EQ(*job(id).end_ms, *job(id).start_ms + 70'000);
+}
+
+TEST_F(EngineTest, SuspendedTimeIsNotChargedHoweverItEnds) {
+  const Caller user{Uid(1000)};
+  for (const bool cancelled : {true, false}) {
+    const auto id = submit(spec("gpu:1"));
+    clock.advance(seconds(60));
+    ASSERT_TRUE(engine->runs().suspend(user, std::to_string(id)));
+    settle();
+    clock.advance(hours(10));
+    if (cancelled) {
+      ASSERT_TRUE(engine->runs().cancel(user, std::to_string(id), {}));
+      settle();
+      clock.advance(seconds(1));
+    }
+    end(id);
+    EXPECT_EQ(job(id).gpu_ms, cancelled ? 61'000 : 60'000);
+    EXPECT_EQ(job(id).suspended_total_ms, hours(10).value());
+  }
 }
 
 // The time limit of a batch job is its stepd's to keep; one that hangs is not waited for.
@@ -286,66 +375,97 @@ TEST_F(EngineTest, AStepdThatDoesNotKeepTheTimeLimitIsHelped) {
   limited.time_limit_ms = 60'000;
   limited.requeue = true;
   const auto id = submit(limited);
-  const auto cancelled = [&] { return executor.runs.at({id, 0}).cancelled; };
   clock.advance(seconds(60) + settings.kill_wait);
   settle();
-  EXPECT_FALSE(cancelled());
-  ASSERT_TRUE(engine->next_due());
-  clock.advance(*engine->next_due() - clock.wall());
-  settle();
-  EXPECT_TRUE(cancelled());
-  engine->on_lost(JobId(id), 0);
+  expect_cancelled_when_due(id);
+  engine->runs().on_lost(JobId(id), 0);
   settle();
   EXPECT_EQ(state(id), "TIMEOUT");
+}
+
+TEST_F(EngineTest, WhoIsOverItsTimeIsNotCancelledByWhoIsImpatient) {
+  auto limited = spec();
+  limited.time_limit_ms = 60'000;
+  const auto id = submit(limited);
+  clock.advance(seconds(60) + settings.kill_wait);
+  settle();
+  expect_cancelled_when_due(id);
+  ASSERT_EQ(state(id), "COMPLETING");
+  ASSERT_TRUE(engine->runs().cancel({Uid(1000)}, std::to_string(id), {}));
+  settle();
+  end(id);
+  EXPECT_EQ(state(id), "TIMEOUT");
+  // One that was to come back is.
+  auto again = spec();
+  again.requeue = true;
+  const auto back = submit(again);
+  ASSERT_TRUE(engine->runs().requeue({Uid(1000)}, std::to_string(back), false));
+  settle();
+  ASSERT_TRUE(engine->runs().cancel({Uid(1000)}, std::to_string(back), {}));
+  settle();
+  end(back);
+  EXPECT_EQ(state(back), "CANCELLED");
+}
+
+// What was said of one run is not said of the next.
+TEST_F(EngineTest, ALimitThatWasLoweredIsTheWholeOneInTheNextRun) {
+  const Caller user{Uid(1000)};
+  const auto id = submit(spec());
+  clock.advance(hours(10));
+  settle();
+  ASSERT_TRUE(update(user, std::to_string(id), R"({"time_limit_ms":60000})"));
+  ASSERT_TRUE(engine->runs().requeue(user, std::to_string(id), false));
+  settle();
+  end(id);
+  ASSERT_EQ(state(id), "RUNNING");
+  clock.advance(minutes(10));
+  settle();
+  EXPECT_EQ(state(id), "COMPLETING");
 }
 
 // Also where the limit was passed long before it was set.
 TEST_F(EngineTest, AStepdHasItsTimeToKeepALimitThatWasLowered) {
   const auto id = submit(spec());
-  const auto cancelled = [&] { return executor.runs.at({id, 0}).cancelled; };
   clock.advance(seconds(600));
   settle();
-  ASSERT_TRUE(engine->update({Uid(1000)}, std::to_string(id), R"({"time_limit_ms":60000})"));
+  ASSERT_TRUE(update({Uid(1000)}, std::to_string(id), R"({"time_limit_ms":60000})"));
   settle();
-  EXPECT_FALSE(cancelled());
-  ASSERT_TRUE(engine->next_due());
-  clock.advance(*engine->next_due() - clock.wall());
-  settle();
-  EXPECT_TRUE(cancelled());
+  expect_cancelled_when_due(id);
 }
 
 TEST_F(EngineTest, InteractiveJobsLiveWithTheirConnection) {
   auto wanted = spec("gpu:4");
   wanted.time_limit_ms = 60'000;
   std::optional<Answer<api::Allocation>> granted;
-  const auto id = engine->allocate({Uid(1000)}, wanted, [&](auto answer) { granted = answer; });
+  const auto id =
+      engine->clients().allocate({Uid(1000)}, wanted, [&](auto answer) { granted = answer; });
   ASSERT_TRUE(id);
   settle();
   ASSERT_TRUE(granted && *granted);
   EXPECT_EQ((*granted)->environment, std::vector<std::string>{"SLURM_JOB_ID=1"});
   api::StepSpec wanted_step;
   wanted_step.name = "x";
-  const auto step = engine->begin_step({Uid(1000)}, "1", wanted_step);
+  const auto step = begin_step({Uid(1000)}, "1", wanted_step);
   ASSERT_TRUE(step);
   EXPECT_EQ(step->step_id, 0);
-  ASSERT_TRUE(engine->end_step({Uid(1000)}, "1", 0, {.exit_code = 7}));
-  engine->hang_up(*id);
+  ASSERT_TRUE(engine->clients().end_step({Uid(1000)}, "1", 0, {.exit_code = 7}));
+  engine->clients().hang_up(*id);
   settle();
   EXPECT_EQ(state(1), "FAILED");
   EXPECT_EQ(job(1).exit_code, 7);
   EXPECT_EQ(job(1).derived_exit_code, 7);
   EXPECT_EQ(job(1).steps.size(), 1U);
 
-  (void)engine->allocate({Uid(1000)}, wanted, [](auto) {});
+  (void)engine->clients().allocate({Uid(1000)}, wanted, [](auto) {});
   settle();
   clock.advance(seconds(61));
   settle();
   EXPECT_EQ(state(2), "TIMEOUT");
 
   wanted.immediate = true;
-  (void)engine->allocate({Uid(1000)}, wanted, [](auto) {});
+  (void)engine->clients().allocate({Uid(1000)}, wanted, [](auto) {});
   settle();
-  EXPECT_EQ(engine->allocate({Uid(1000)}, wanted, [](auto) {}).error().error.code,
+  EXPECT_EQ(code_of(engine->clients().allocate({Uid(1000)}, wanted, [](auto) {}).error()),
             "ESLURM_NODES_BUSY");
 }
 
@@ -380,6 +500,24 @@ TEST_F(EngineTest, PlacesAroundForeignProcesses) {
   EXPECT_EQ(state(2), "RUNNING");
 }
 
+TEST_F(EngineTest, ABrokenGpuGetsNoJobs) {
+  std::vector<node::GpuView> views(4);
+  for (std::size_t i = 0; i < 4; ++i) views[i].sample.id = GpuId("GPU-" + std::to_string(i));
+  views[2].sample.health = core::Health::lost;
+  views[2].sample.trouble = "xid79";
+  engine->observe(views);
+  EXPECT_EQ(engine->views().cluster_info().node.gpus[2].health,
+            "Xid 79, it has fallen off the bus");
+  const auto id = submit(spec("gpu:3"));
+  for (const auto& gpu : job(id).gpus) EXPECT_NE(gpu.uuid, "GPU-2");
+  const auto waits = submit(spec("gpu:1"));
+  EXPECT_EQ(state(waits), "PENDING");
+  views[2].sample = {.id = GpuId("GPU-2")};
+  engine->observe(views);
+  settle();
+  EXPECT_EQ(state(waits), "RUNNING");
+}
+
 TEST_F(EngineTest, SpreadsABurstEvenlyWithLeastOccupied) {
   settings.policy = "least-occupied";
   settings.cpus = 256;
@@ -395,93 +533,37 @@ TEST_F(EngineTest, SpreadsABurstEvenlyWithLeastOccupied) {
 // Any history of submissions, ends, cancels, holds, requeues and crashes at any point: what was
 // accepted is never lost, nothing is granted twice, and every job ends as its processes did.
 RC_GTEST_PROP(EngineHistory, SurvivesCrashesAnywhere, ()) {
-  Bench bench;
-  std::set<std::int64_t> accepted;
-  std::map<std::int64_t, int> exit_codes;
-  const auto any_id = [&]() -> std::int64_t {
-    if (accepted.empty()) return 1;
-    return *std::next(accepted.begin(), *rc::gen::inRange<std::ptrdiff_t>(0, std::ssize(accepted)));
-  };
+  EngineFixture bench;
+  History history(bench);
   const int steps = *rc::gen::inRange(10, 60);
   for (int i = 0; i < steps; ++i) {
-    const std::string id = std::to_string(any_id());
-    const Caller user{Uid(1000)};
-    switch (*rc::gen::inRange(0, 10)) {
-      case 0:
-      case 1:
-      case 2: {
-        auto spec = bench.spec(*rc::gen::element<std::string>("", "gpu:1", "gpu:3", "mps:30"));
-        if (*rc::gen::inRange(0, 5) == 0) spec.array = "1-3%2";
-        std::int64_t told = 0;
-        const auto answer = bench.engine->submit(user, spec);
-        RC_ASSERT(answer.has_value());
-        bench.engine->after_commit([&, job = answer->job_id] { told = job; });
-        if (*rc::gen::inRange(0, 4) == 0) {
-          bench.crash();  // before the commit: nobody was told
-          RC_ASSERT(told == 0);
-        } else {
-          bench.engine->settle();
-          RC_ASSERT(told != 0);
-          accepted.insert(told);
-        }
-        break;
+    const int what = *rc::gen::inRange(0, 10);
+    if (what < 3) {
+      std::int64_t told = 0;
+      const auto answer = bench.engine->queue().submit({Uid(1000)}, history.any_spec());
+      RC_ASSERT(answer.has_value());
+      bench.engine->after_commit([&, job = answer->value()] { told = job; });
+      if (*rc::gen::inRange(0, 4) == 0) {
+        bench.crash();  // before the commit: nobody was told
+        RC_ASSERT(told == 0);
+      } else {
+        bench.engine->settle();
+        RC_ASSERT(told != 0);
+        history.accepted.insert(told);
       }
-      case 3:
-      case 4:
-        for (const auto& [key, run] : bench.executor.runs) {
-          if (run.over || *rc::gen::arbitrary<bool>()) continue;
-          const int code = *rc::gen::inRange(0, 3);
-          exit_codes[key.first] = run.cancelled ? -1 : code;
-          bench.executor.end(key.first, code);
-          break;
-        }
-        break;
-      case 5:
-        (void)bench.engine->cancel(user, id, {});
-        break;
-      case 6:
-        (void)bench.engine->requeue(user, id, false);
-        break;
-      case 7:
-        (void)bench.engine->hold(user, id);
-        (void)bench.engine->release(user, id);
-        break;
-      case 8:
-        bench.crash();
-        break;
-      default:
-        bench.settle();
+    } else if (what < 8) {
+      history.go_on();
+    } else if (what == 8) {
+      bench.crash();
+    } else {
+      bench.settle();
     }
     if (*rc::gen::arbitrary<bool>()) bench.settle();
     // Nothing twice: the ledger would have refused; and what it holds is what is on record.
-    const auto running = bench.engine->running();
-    RC_ASSERT(bench.engine->ledger().size() == running.size());
+    RC_ASSERT(bench.engine->ledger().size() == bench.engine->runs().running().size());
   }
   bench.crash();
-  // Let everything that can run do so.
-  for (int round = 0; round < 400 && bench.engine->live() > 0; ++round) {
-    bench.settle();
-    for (auto& [key, run] : bench.executor.runs) {
-      if (!run.over) {
-        exit_codes[key.first] = run.cancelled ? -1 : 0;
-        bench.executor.end(key.first, 0);
-      }
-    }
-  }
-  RC_ASSERT(bench.engine->live() == 0U);
-  RC_ASSERT(bench.engine->ledger().size() == 0U);
-  for (const std::int64_t id : accepted) {
-    const auto info = bench.engine->show({Uid(0)}, std::to_string(id));
-    RC_ASSERT(info.has_value());
-    RC_ASSERT(core::is_final(*core::parse_job_state(info->state)));
-  }
-  AccountingQuery all;
-  const auto record = bench.engine->accounting({Uid(0)}, all);
-  for (const auto& job : record->jobs) {
-    if (job.state != "COMPLETED" && job.state != "FAILED") continue;
-    RC_ASSERT(exit_codes.contains(job.id));
-    RC_ASSERT(job.exit_code == exit_codes[job.id]);
-  }
+  history.wind_up();
 }
 
 }  // namespace

@@ -5,12 +5,12 @@
 #include <memory>
 #include <optional>
 
-#include "engine/test_bench.hpp"
+#include "engine/engine_fixture.hpp"
 
 namespace aliquot::engine {
 namespace {
 
-class EngineWaitTest : public testing::Test, public Bench {
+class EngineWaitTest : public testing::Test, public EngineFixture {
  protected:
   const Caller user{Uid(1000)};
 
@@ -23,9 +23,9 @@ class EngineWaitTest : public testing::Test, public Bench {
   }
   // What the update is answered: an error's name, or nothing.
   std::string depend(const std::string& id, const std::string& on) {
-    const auto answer = engine->update(user, id, fmt::format(R"({{"dependency":"{}"}})", on));
+    const auto answer = update(user, id, fmt::format(R"({{"dependency":"{}"}})", on));
     settle();
-    return answer ? "" : answer.error().error.code;
+    return answer ? "" : code_of(answer.error());
   }
 };
 
@@ -41,9 +41,9 @@ TEST_F(EngineWaitTest, WhoWaitsForAnElementHearsOfItsEnd) {
       where = fmt::format("{}", last->array_task_id.value_or(-1));
     };
   };
-  EXPECT_TRUE(engine->wait(user, id + "_1", hear(first)));
-  EXPECT_TRUE(engine->wait(user, id + "_3", hear(third)));  // it has not started yet
-  EXPECT_TRUE(engine->wait(user, id, hear(all)));
+  EXPECT_TRUE(engine->views().wait(user, id + "_1", hear(first)));
+  EXPECT_TRUE(engine->views().wait(user, id + "_3", hear(third)));  // it has not started yet
+  EXPECT_TRUE(engine->views().wait(user, id, hear(all)));
   auto next = spec();
   next.dependency = "afterok:" + id + "_1";
   const auto after = submit(next);
@@ -58,7 +58,7 @@ TEST_F(EngineWaitTest, WhoWaitsForAnElementHearsOfItsEnd) {
   end(job(id + "_4").id);
   EXPECT_EQ(all, "4");
   std::optional<std::string> late;
-  EXPECT_FALSE(engine->wait(user, id + "_1", hear(late))) << "it is answered at once";
+  EXPECT_FALSE(engine->views().wait(user, id + "_1", hear(late))) << "it is answered at once";
   EXPECT_EQ(late, "1");
 }
 
@@ -66,9 +66,9 @@ TEST_F(EngineWaitTest, OfAnElementThatIsCancelledWithItsArray) {
   const auto id = std::to_string(submit_held("1-3"));
   int heard = 0;
   const auto hear = [&](const Answer<api::JobInfo>&) { ++heard; };
-  ASSERT_TRUE(engine->wait(user, id + "_2", hear));
-  ASSERT_TRUE(engine->wait(user, id, hear));
-  ASSERT_TRUE(engine->cancel(user, id, {}));
+  ASSERT_TRUE(engine->views().wait(user, id + "_2", hear));
+  ASSERT_TRUE(engine->views().wait(user, id, hear));
+  ASSERT_TRUE(engine->runs().cancel(user, id, {}));
   settle();
   EXPECT_EQ(heard, 2);
 }
@@ -79,12 +79,12 @@ TEST_F(EngineWaitTest, WhoHasHungUpIsForgotten) {
   auto connection = std::make_shared<int>(0);
   const std::weak_ptr<int> kept = connection;
   const auto waiter =
-      engine->wait(user, id, [held = std::move(connection)](const auto&) { ++*held; });
+      engine->views().wait(user, id, [held = std::move(connection)](const auto&) { ++*held; });
   ASSERT_TRUE(waiter);
   EXPECT_FALSE(kept.expired());
-  engine->stop_waiting(*waiter);
+  engine->views().stop_waiting(*waiter);
   EXPECT_TRUE(kept.expired());
-  engine->stop_waiting(*waiter);
+  engine->views().stop_waiting(*waiter);
   end(1);
 }
 

@@ -1,6 +1,6 @@
 // What the engine needs of the machine to run jobs. It says what shall happen and hears later what
-// has happened; it never waits. StepdExecutor does it with aliquot-stepd and cgroups, FakeExecutor
-// (fake_executor.hpp) is for tests.
+// has happened: no call but leftovers() waits for the machine. StepdExecutor does it with
+// aliquot-stepd and cgroups, FakeExecutor (fake_executor.hpp) is for tests.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,18 @@
 namespace aliquot::engine {
 
 struct StartOrder {
-  api::JobInfo job;
-  api::JobSpec spec;
-  Payload payload;
-  std::string mark;
+  Job job;
+  Payload payload = {};  // of a batch job
+  Pid client = {};       // of an interactive one: runs the processes, and goes into its fence
 };
 
 struct StepOrder {
-  api::JobInfo job;
-  api::JobSpec spec;
-  std::string mark;
+  Job job;
   std::int64_t step = 0;
   api::StepSpec step_spec;
-  node::Pid caller;
+  Pid caller;
   Uid caller_uid;
-  std::optional<std::vector<api::GpuHold>> gpus = {};  // some of the job's; absent: all of them
+  std::optional<std::vector<HeldGpu>> gpus = {};  // some of the job's; absent: all of them
 };
 
 // A run that the machine knows of, by its control group or its folder.
@@ -42,6 +39,8 @@ struct Leftover {
   std::string mark = {};  // and how its processes are marked
 };
 
+using Environment = std::vector<std::string>;  // K=V
+
 // Who hears of it. The attempt tells a run from the one before a requeue.
 class ExecutorEvents {
  public:
@@ -50,6 +49,14 @@ class ExecutorEvents {
   ExecutorEvents& operator=(const ExecutorEvents&) = delete;
   virtual ~ExecutorEvents() = default;
 
+  // The fence of an interactive job is there, with its client inside; what the client must add to
+  // its environment.
+  virtual void on_admitted(JobId job, std::int64_t attempt, const Environment& added) = 0;
+  // The same for a step, or why it cannot be.
+  virtual void on_step_admitted(JobId job, std::int64_t attempt, std::int64_t step,
+                                const Result<Environment>& added) = 0;
+  // Of a step that was adopted: nobody is left of it.
+  virtual void on_step_gone(JobId job, std::int64_t attempt, std::int64_t step) = 0;
   // No process of the job is left, nor will be.
   virtual void on_ended(const node::ExitRecord& record) = 0;
   // Nothing of it ever ran; why is for people, empty after a crash of the daemon.
@@ -71,16 +78,20 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
   virtual ~Executor() = default;
 
-  // A batch job, which is already on record as running.
+  // A job that is already on record as running. on_enforced() follows where there is something to
+  // say of it, then of a batch job its end, of an interactive one on_admitted(); on_never_started()
+  // or on_postponed() instead where it cannot be.
   virtual void start(StartOrder order) = 0;
+  // on_step_admitted() follows.
+  virtual void start_step(StepOrder order) = 0;
   // A job on record as running when the daemon came up: an event follows, now or at its end.
   virtual void adopt(const Job& job) = 0;
   virtual void command(JobId job, const node::Command& command) = 0;
 
-  // An interactive job: its fence, with the caller inside. The client runs the processes; what it
-  // must add to its environment comes back.
-  virtual Result<std::vector<std::string>> admit(const StartOrder& order, node::Pid caller) = 0;
-  virtual Result<std::vector<std::string>> admit_step(const StepOrder& order) = 0;
+  // The client of an interactive job that was started before the daemon was.
+  virtual void attach(const Job& job, Pid client) = 0;
+  // A step that was begun before the daemon was: on_step_gone() follows.
+  virtual void adopt_step(const Job& job, std::int64_t step) = 0;
   virtual void signal_allocation(const Job& job, int number) = 0;
   // The processes of one step, of a job of any kind.
   virtual void signal_step(const Job& job, std::int64_t step, int number) = 0;

@@ -24,11 +24,16 @@ class FakeExecutor final : public Executor {
   void listen(ExecutorEvents* events) { events_ = events; }
 
   void start(StartOrder order) override {
-    starts.push_back(order.job.id);
-    std::erase_if(runs, [&](const auto& one) { return one.first.first == order.job.id; });
-    runs[{order.job.id, order.job.restarts}] = {std::move(order), std::nullopt, false, false};
+    const std::int64_t id = order.job.id.value();
+    starts.push_back(id);
+    if (!order.job.spec.batch) return admitted.push_back(order.job.run());
+    std::erase_if(runs, [&](const auto& one) { return one.first.first == id; });
+    runs[{id, order.job.restarts}] = {std::move(order), std::nullopt, false, false};
   }
-  void adopt(const Job& job) override { adopted.insert({job.info.id, job.info.restarts}); }
+  void start_step(StepOrder order) override {
+    admitted_steps.emplace_back(order.job.run(), order.step);
+  }
+  void adopt(const Job& job) override { adopted.insert({job.id.value(), job.restarts}); }
   void command(JobId job, const node::Command& command) override {
     commands.emplace_back(job.value(), node::to_line(command));
     if (!std::holds_alternative<node::CancelCommand>(command)) return;
@@ -36,31 +41,30 @@ class FakeExecutor final : public Executor {
       if (key.first == job.value()) run.cancelled = true;
     }
   }
-  Result<std::vector<std::string>> admit(const StartOrder& order, node::Pid) override {
-    starts.push_back(order.job.id);
-    return std::vector<std::string>{"SLURM_JOB_ID=" + std::to_string(order.job.id)};
+  void adopt_step(const Job& job, std::int64_t step) override {
+    adopted_steps.push_back(fmt::format("{}.{}", job.id, step));
   }
-  Result<std::vector<std::string>> admit_step(const StepOrder& order) override {
-    return std::vector<std::string>{"SLURM_STEP_ID=" + std::to_string(order.step)};
+  void attach(const Job& job, Pid client) override {
+    attached.push_back(fmt::format("{} {}", job.id, client));
   }
   void signal_allocation(const Job&, int) override {}
   void signal_step(const Job& job, std::int64_t step, int number) override {
-    step_signals.push_back(fmt::format("{}.{} {}", job.info.id, step, number));
+    step_signals.push_back(fmt::format("{}.{} {}", job.id, step, number));
   }
   void forget_step(const Job& job, std::int64_t step) override {
-    forgotten_steps.push_back(fmt::format("{}.{}", job.info.id, step));
+    forgotten_steps.push_back(fmt::format("{}.{}", job.id, step));
   }
   void freeze_allocation(const Job&, bool) override {}
   void end_allocation(const Job& job, Millis) override {
     node::ExitRecord record;
-    record.job_id = job.info.id;
-    record.attempt = job.info.restarts;
+    record.job_id = job.id.value();
+    record.attempt = job.restarts;
     ending.push_back(record);
   }
   Result<std::vector<Leftover>> leftovers() override {
     std::vector<Leftover> left;
     for (const auto& [key, run] : runs) {
-      left.push_back({{JobId(key.first), key.second}, Uid(run.order.job.uid), run.order.mark});
+      left.push_back({{JobId(key.first), key.second}, run.order.job.owner.uid, run.order.job.mark});
     }
     return left;
   }
@@ -84,8 +88,26 @@ class FakeExecutor final : public Executor {
       run.over = record;
     }
   }
+  // Whether there was any.
+  bool deliver_admitted() {
+    const bool any = !admitted.empty() || !admitted_steps.empty();
+    for (const auto& run : std::exchange(admitted, {})) {
+      if (cannot_start.empty()) {
+        events_->on_admitted(run.job, run.attempt, {fmt::format("SLURM_JOB_ID={}", run.job)});
+      } else {
+        events_->on_never_started(run.job, run.attempt, cannot_start);
+      }
+    }
+    for (const auto& [run, step] : std::exchange(admitted_steps, {})) {
+      Result<Environment> added = Environment{fmt::format("SLURM_STEP_ID={}", step)};
+      if (!cannot_start.empty()) added = fail(Error::Code::unavailable, "{}", cannot_start);
+      events_->on_step_admitted(run.job, run.attempt, step, added);
+    }
+    return any;
+  }
   // What the machine knows and the engine does not.
   void deliver() {
+    deliver_admitted();
     for (const auto& key : std::exchange(adopted, {})) {
       const auto run = runs.find(key);
       if (run == runs.end()) {
@@ -102,10 +124,15 @@ class FakeExecutor final : public Executor {
 
   std::map<std::pair<std::int64_t, std::int64_t>, Run> runs;  // by id and attempt
   std::vector<std::int64_t> starts;
+  std::vector<node::Run> admitted;  // interactive jobs, of which the engine has not heard
+  std::vector<std::pair<node::Run, std::int64_t>> admitted_steps;
+  std::string cannot_start;  // why none of them can be
   std::vector<std::pair<std::int64_t, std::string>> commands;
   std::set<std::pair<std::int64_t, std::int64_t>> adopted;
   std::set<std::int64_t> forgotten;
   std::vector<node::Run> forgotten_runs;
+  std::vector<std::string> attached;  // "job pid"
+  std::vector<std::string> adopted_steps;
   std::vector<std::string> step_signals;     // "job.step number"
   std::vector<std::string> forgotten_steps;  // "job.step"
   std::vector<node::ExitRecord> ending;

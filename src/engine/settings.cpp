@@ -6,6 +6,7 @@
 #include "base/text.hpp"
 #include "base/toml_reader.hpp"
 #include "core/policy.hpp"
+#include "engine/user_limits.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -14,7 +15,7 @@ Result<Partition> read_partition(const toml::table& table, std::string_view file
   Partition partition;
   partition.is_default = false;
   bool named = false;
-  bool default_given = false;
+  std::optional<TimeLimit> default_time;
   TRY(read_toml_table(table,
                       {
                           {"name",
@@ -32,32 +33,15 @@ Result<Partition> read_partition(const toml::table& table, std::string_view file
                                return place.complain("letters, digits, '-', '_' and '.' only");
                              return {};
                            }},
-                          {"default",
-                           [&](const TomlPlace& place) -> Result<void> {
-                             partition.is_default = TRY(place.truth());
-                             return {};
-                           }},
-                          {"up",
-                           [&](const TomlPlace& place) -> Result<void> {
-                             partition.up = TRY(place.truth());
-                             return {};
-                           }},
-                          {"max_time",
-                           [&](const TomlPlace& place) -> Result<void> {
-                             partition.max_time = TRY(place.time());
-                             return {};
-                           }},
-                          {"default_time",
-                           [&](const TomlPlace& place) -> Result<void> {
-                             partition.default_time = TRY(place.time());
-                             default_given = true;
-                             return {};
-                           }},
+                          {"default", truth_into(partition.is_default)},
+                          {"up", truth_into(partition.up)},
+                          {"max_time", read_into(partition.max_time, &TomlPlace::time)},
+                          {"default_time", read_into(default_time, &TomlPlace::time)},
                       },
                       file, "partition."));
   const TomlPlace place(table, file, "partition");
   if (!named) return place.complain("a partition needs a name");
-  if (!default_given) partition.default_time = partition.max_time;
+  partition.default_time = default_time.value_or(partition.max_time);
   if (!partition.max_time.unlimited() &&
       (partition.default_time.unlimited() ||
        *partition.default_time.length > *partition.max_time.length)) {
@@ -100,29 +84,14 @@ TomlReader library_into(std::string& to) {
 }
 template <class T>  // Bytes, or an optional of them
 TomlReader size_into(T& to) {
-  return [&to](const TomlPlace& place) -> Result<void> {
-    to = TRY(place.size());
-    return {};
-  };
-}
-TomlReader optional_into(std::optional<std::int64_t>& to) {
-  return [&to](const TomlPlace& place) -> Result<void> {
-    to = TRY(place.number(1, 1'000'000));
-    return {};
-  };
-}
-TomlReader optional_into(std::optional<Millis>& to) {
-  return [&to](const TomlPlace& place) -> Result<void> {
-    to = TRY(place.span());
-    return {};
-  };
+  return read_into(to, &TomlPlace::size);
 }
 
 TomlReader limits_into(Settings& settings) {
   Limits& limits = settings.limits;
   return toml_table(
       {{"max_job_count", number_into(limits.job_count, 1'000'000)},
-       {"max_submit_jobs_per_user", optional_into(limits.jobs_per_user)},
+       {"max_submit_jobs_per_user", number_into(limits.jobs_per_user, 1'000'000)},
        {"max_array_size", number_into(limits.array_size, 100'001)},
        {"max_dependencies", number_into(limits.dependencies, 1'000)},
        {"max_script_size", size_into(limits.script)},
@@ -132,6 +101,21 @@ TomlReader limits_into(Settings& settings) {
        {"max_step_count", number_into(limits.steps, 1'000'000)},
        {"max_connections", number_into(settings.connections, 1'000'000)},
        {"max_connections_per_user", number_into(settings.connections_per_user, 1'000'000)}});
+}
+
+TomlReader jobs_into(Settings& settings) {
+  TomlReaders readers{{"memory_per_cpu", size_into(settings.memory_per_cpu)},
+                      {"processes", number_into(settings.processes, 4'194'304, 0)},
+                      {"kill_wait", span_into(settings.kill_wait)},
+                      {"min_job_age", span_into(settings.min_job_age)},
+                      {"purge_after", read_into(settings.purge_after, &TomlPlace::span)}};
+  for (const UserLimit& limit : user_limits()) {
+    readers.emplace(limit.setting, [&settings, &limit](const TomlPlace& place) -> Result<void> {
+      settings.user_limits[limit.setting] = TRY(limit.read(place));
+      return {};
+    });
+  }
+  return toml_table(std::move(readers));
 }
 
 }  // namespace
@@ -153,11 +137,7 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
           {"cluster", toml_table({{"name", text_into(settings.cluster)}})},
           {"node", toml_table({{"name", text_into(settings.node)},
                                {"memory", size_into(settings.memory)},
-                               {"cpus",
-                                [&](const TomlPlace& place) -> Result<void> {
-                                  settings.cpus = TRY(place.number(1, 1'000'000));
-                                  return {};
-                                }}})},
+                               {"cpus", number_into(settings.cpus, 1'000'000)}})},
           {"gpu", toml_table({{"simulate", text_into(settings.simulate)},
                               {"mps_per_gpu", number_into(settings.mps_per_gpu, 1'000'000)},
                               {"shards_per_gpu", number_into(settings.shards_per_gpu, 1'000'000)},
@@ -168,16 +148,7 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
                                }}})},
           {"enforce", toml_table(std::move(enforce))},
           {"schedule", toml_table({{"policy", one_of(settings.policy, policies)}})},
-          {"jobs", toml_table({{"memory_per_cpu", size_into(settings.memory_per_cpu)},
-                               {"gpus_per_user", optional_into(settings.gpus_per_user)},
-                               {"processes",
-                                [&](const TomlPlace& place) -> Result<void> {
-                                  settings.processes = TRY(place.number(0, 4'194'304));
-                                  return {};
-                                }},
-                               {"kill_wait", span_into(settings.kill_wait)},
-                               {"min_job_age", span_into(settings.min_job_age)},
-                               {"purge_after", optional_into(settings.purge_after)}})},
+          {"jobs", jobs_into(settings)},
           {"limits", limits_into(settings)},
           {"monitor", toml_table({{"interval", span_into(settings.sample_interval)},
                                   {"idle_interval", span_into(settings.idle_sample_interval)},
@@ -200,9 +171,6 @@ Reloaded reload_settings(Settings& current, const Settings& next) {
   const auto fixed = [&](std::string_view name, auto member) {
     if (current.*member != next.*member) reloaded.needs_restart.emplace_back(name);
   };
-  const auto fixed_enforce = [&](std::string_view name, auto member) {
-    if (current.enforce.*member != next.enforce.*member) reloaded.needs_restart.emplace_back(name);
-  };
   fixed("cluster.name", &Settings::cluster);
   fixed("node.name", &Settings::node);
   fixed("node.cpus", &Settings::cpus);
@@ -213,14 +181,17 @@ Reloaded reload_settings(Settings& current, const Settings& next) {
   fixed("gpu.mps_per_gpu", &Settings::mps_per_gpu);
   fixed("gpu.shards_per_gpu", &Settings::shards_per_gpu);
   fixed("gpu.simulate", &Settings::simulate);
-  fixed_enforce("enforce.enabled", &node::EnforceSettings::enabled);
-  fixed_enforce("enforce.fault_domain", &node::EnforceSettings::domain);
-  fixed_enforce("enforce.strict", &node::EnforceSettings::strict);
-  fixed_enforce("enforce.escape", &node::EnforceSettings::kill_escapes);
+  for (const std::string& key : node::differences(current.enforce, next.enforce)) {
+    reloaded.needs_restart.push_back("enforce." + key);
+  }
   live("enforce.watch_ms", &Settings::watch_interval);
   fixed("enforce.library", &Settings::library);
   live("jobs.memory_per_cpu", &Settings::memory_per_cpu);
-  live("jobs.gpus_per_user", &Settings::gpus_per_user);
+  for (const UserLimit& limit : user_limits()) {
+    if (limit.most(current) != limit.most(next))
+      reloaded.changed.push_back("jobs." + limit.setting);
+  }
+  current.user_limits = next.user_limits;
   fixed("jobs.kill_wait", &Settings::kill_wait);
   fixed("jobs.processes", &Settings::processes);
   live("jobs.min_job_age", &Settings::min_job_age);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -70,7 +71,8 @@ struct Settings {
   // For jobs that say none. Absent: nothing is set aside and nothing enforced, as in a Slurm that
   // does not count memory.
   std::optional<Bytes> memory_per_cpu = {};
-  std::optional<std::int64_t> gpus_per_user = {};  // at once; absent: as many as there are
+  // What one user may hold at once, by the settings' names in user_limits.hpp.
+  std::map<std::string, std::int64_t> user_limits = {};
   // Processes and threads of one job. Absent: 15 % of what the machine can have; 0: no limit.
   std::optional<std::int64_t> processes = {};
   Millis kill_wait = seconds(30);

@@ -3,13 +3,12 @@
 #include <poll.h>
 #include <signal.h>
 
-#include <algorithm>
 #include <utility>
 
-#include "base/clock.hpp"
+#include "engine/job_info.hpp"
 #include "engine/stepd_executor.hpp"
 #include "node/environment.hpp"
-#include "node/job_grant.hpp"
+#include "sys/system_clock.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -17,56 +16,46 @@ namespace {
 // How often one looks whether an interactive job's processes have ended.
 constexpr Millis kLookAgain(50);
 constexpr Millis kSweepAgain(100);
-
-// For what a client runs in a job: a StartOrder's or a StepOrder's.
-template <class Order>
-node::JobContext context_of(const Order& order, const StepdOptions& options,
-                            const node::Enforcer::Enforced& enforced) {
-  return {.job = order.job,
-          .spec = order.spec,
-          .cluster = options.cluster,
-          .mark = order.mark,
-          .standin = options.standin,
-          .commands = options.commands,
-          .socket = options.socket,
-          .extra = enforced.environment,
-          .preload = enforced.preload};
-}
+constexpr Millis kStepWatch = seconds(1);
 
 }  // namespace
 
-node::JobProcesses StepdExecutor::processes(const Job& job,
-                                            std::optional<std::int64_t> step) const {
-  std::set<node::Pid> clients;
-  if (const auto known = clients_.find(job.run()); known != clients_.end()) {
-    for (const node::ProcessRef& client : known->second) {
-      if (node::is_alive(client)) clients.insert(client.pid);
-    }
+node::JobProcesses StepdExecutor::processes(const node::Group& group, const std::string& mark) {
+  std::set<Pid> clients;
+  for (const sys::ProcessRef& client : clients_of(group.run)) clients.insert(client.pid);
+  return {cgroups_, group, mark, enforcer_.mps_of(holder_of(group.run.job)), std::move(clients)};
+}
+
+std::set<sys::ProcessRef> StepdExecutor::clients_of(const node::Run& run) {
+  std::set<sys::ProcessRef> clients;
+  {
+    const std::lock_guard lock(clients_mutex_);
+    if (const auto known = clients_.find(run); known != clients_.end()) clients = known->second;
   }
-  return {cgroups_,
-          {job.run(), step},
-          job.mark,
-          enforcer_.mps_of(holder_of(job.id())),
-          std::move(clients)};
+  std::erase_if(clients, [](const sys::ProcessRef& one) { return !sys::is_alive(one); });
+  return clients;
 }
 
 // Who connected may have ended, with another holding its end of the socket, and its pid be somebody
 // else's by now: that one must not land in the job's group, where the job's owner can kill it.
-Result<void> StepdExecutor::take_in(const node::Group& group, node::Pid client, Uid user) {
+Result<void> StepdExecutor::take_in(const node::Group& group, Pid client, Uid user) {
   const auto another = [&] {
     return fail(Error::Code::permission_denied, "process {} is not the one that asked", client);
   };
-  const auto info = node::read_process(client);
-  if (!info || !node::runs_as(client, user)) return another();
-  const auto process = node::open_process(info->ref);
-  if (!process || !node::runs_as(client, user)) return another();
+  const auto info = sys::read_process(client);
+  if (!info || !sys::runs_as(client, user)) return another();
+  const auto process = sys::open_process(info->ref);
+  if (!process || !sys::runs_as(client, user)) return another();
   // What it holds is counted, and ends, with the job it is in: it cannot leave that for another.
   if (const auto in = cgroups_.run_of(client); in && *in != group.run) {
     return fail(Error::Code::permission_denied,
                 "process {} is in job {} and cannot go over to job {}: ask from outside of job {}",
                 client, in->job, group.run.job, in->job);
   }
-  TRY(cgroups_.add(group, client));
+  if (const auto added = cgroups_.add(group, client); !added) {
+    (void)cgroups_.expel(client);  // v1 may have moved it in some hierarchies
+    return added;
+  }
   // It is there still, so it was it that was moved. Else somebody may have got its number between
   // the look and the move: out again.
   pollfd ended{process->get(), POLLIN, 0};
@@ -74,51 +63,104 @@ Result<void> StepdExecutor::take_in(const node::Group& group, node::Pid client, 
     (void)cgroups_.expel(client);
     return another();
   }
-  auto& clients = clients_[group.run];
-  std::erase_if(clients, [](const node::ProcessRef& one) { return !node::is_alive(one); });
-  clients.insert(info->ref);
+  remember_client(group.run, info->ref);
   return {};
 }
 
-Result<std::vector<std::string>> StepdExecutor::admit(const StartOrder& order, node::Pid caller) {
-  if (cgroups_.available()) {
-    const node::Group group{{JobId(order.job.id), order.job.restarts}};
-    TRY(cgroups_.create(group, limits_of(order.job)));
-    TRY(take_in(group, caller, Uid(order.job.uid)));
-  }
-  // A server that has to be started keeps the loop waiting, for some 20 ms.
-  const node::Enforcer::Enforced enforced = TRY(enforcer_.grant(node::grant_of(order.job)));
-  tell_enforced(order.job, enforced.words);
-  return node::allocation_environment(context_of(order, options_, enforced));
+void StepdExecutor::remember_client(const node::Run& run, const sys::ProcessRef& client) {
+  auto clients = clients_of(run);
+  clients.insert(client);
+  const std::lock_guard lock(clients_mutex_);
+  clients_[run] = std::move(clients);
 }
 
-Result<std::vector<std::string>> StepdExecutor::admit_step(const StepOrder& order) {
-  const node::Enforcer::Enforced enforced =
-      TRY(enforcer_.of(node::grant_of(order.job), order.job.enforcement.empty()));
-  if (cgroups_.available()) {
-    const node::Group group{{JobId(order.job.id), order.job.restarts}, order.step};
-    node::Limits limits;
-    if (order.gpus) {
-      api::JobInfo narrowed = order.job;
-      narrowed.gpus = *order.gpus;
-      limits.hidden_devices = limits_of(narrowed).hidden_devices;
+// Else it would be asked to end with what it runs, and could not say how that went. The daemon
+// before us took it in; who is not inside is not spared anything.
+void StepdExecutor::attach(const Job& job, Pid client) {
+  post(job.run(), job.owner.uid, [this, run = job.run(), client] {
+    const auto info = sys::read_process(client);
+    if (info && cgroups_.run_of(client) == run) remember_client(run, info->ref);
+  });
+}
+
+void StepdExecutor::adopt_step(const Job& job, std::int64_t step) {
+  watch_step({job.run(), step}, job.owner.uid, job.mark);
+}
+
+// Its srun has no connection to us any more, and may still say how the step ended: it came into the
+// group first, and has its parent outside.
+void StepdExecutor::watch_step(const node::Group& group, Uid user, const std::string& mark) {
+  post(group.run, user, [this, group, user, mark] {
+    const auto all = node::JobProcesses(cgroups_, group, mark).find();
+    std::optional<sys::ProcessRef> client;
+    for (const sys::ProcessRef& one : all) {
+      const auto info = sys::read_process(one.pid);
+      const bool inside =
+          info && std::ranges::find(all, info->parent, &sys::ProcessRef::pid) != all.end();
+      if (!info || inside) continue;
+      if (!client || one.start_time < client->start_time) client = one;
     }
+    if (client) remember_client(group.run, *client);
+    on_loop([this, group, user, mark, gone = all.empty()] {
+      if (!gone)
+        return later(kStepWatch, [this, group, user, mark] { watch_step(group, user, mark); });
+      deliver([&](ExecutorEvents& events) {
+        events.on_step_gone(group.run.job, group.run.attempt, group.step.value_or(0));
+      });
+    });
+  });
+}
+
+// The client goes in last: where something fails, it is still outside.
+Result<Environment> StepdExecutor::admit(const StartOrder& order) {
+  const Job& job = order.job;
+  const node::Enforcer::Enforced enforced = TRY(enforcer_.grant(job.grant()));
+  tell_enforced(job.run(), enforced.words);
+  if (cgroups_.available()) {
+    TRY(cgroups_.create({job.run()}, limits_of(job, job.gpus)));
+    TRY(take_in({job.run()}, order.client, job.owner.uid));
+  }
+  const api::JobInfo info = to_info(job);
+  return node::allocation_environment(context_of(job, info, enforced));
+}
+
+Result<Environment> StepdExecutor::admit_step(const StepOrder& order) {
+  const Job& job = order.job;
+  const node::Enforcer::Enforced enforced = TRY(enforcer_.of(job.grant(), job.enforcement.empty()));
+  if (cgroups_.available()) {
+    const node::Group group{job.run(), order.step};
+    node::Limits limits;
+    if (order.gpus) limits.hidden_devices = limits_of(job, *order.gpus).hidden_devices;
     TRY(cgroups_.create(group, limits));
     TRY(take_in(group, order.caller, order.caller_uid));
   }
-  return node::step_environment(context_of(order, options_, enforced),
-                                {.step = order.step,
-                                 .ntasks = order.step_spec.ntasks,
-                                 .cpus_per_task = order.step_spec.cpus_per_task,
-                                 .gpus = order.gpus});
+  node::StepContext step{.step = order.step,
+                         .ntasks = order.step_spec.ntasks,
+                         .cpus_per_task = order.step_spec.cpus_per_task};
+  if (order.gpus) step.gpus = to_holds(*order.gpus);
+  const api::JobInfo info = to_info(job);
+  return node::step_environment(context_of(job, info, enforced), step);
+}
+
+void StepdExecutor::start_step(StepOrder order) {
+  const node::Run run = order.job.run();
+  post(run, order.job.owner.uid, [this, run, order = std::move(order)] {
+    on_loop([this, run, step = order.step, added = admit_step(order)] {
+      deliver([&](ExecutorEvents& events) {
+        events.on_step_admitted(run.job, run.attempt, step, added);
+      });
+    });
+  });
 }
 
 void StepdExecutor::signal_allocation(const Job& job, int number) {
-  post(job.run(), Uid(job.info.uid), [all = processes(job), number] { all.signal(number); });
+  post(job.run(), job.owner.uid,
+       [this, run = job.run(), mark = job.mark, number] { processes({run}, mark).signal(number); });
 }
 
 void StepdExecutor::signal_step(const Job& job, std::int64_t step, int number) {
-  post(job.run(), Uid(job.info.uid), [all = processes(job, step), number] {
+  post(job.run(), job.owner.uid, [this, run = job.run(), mark = job.mark, step, number] {
+    const node::JobProcesses all = processes({run, step}, mark);
     if (number == SIGKILL) {
       (void)all.kill(false, seconds(5));
     } else {
@@ -129,7 +171,7 @@ void StepdExecutor::signal_step(const Job& job, std::int64_t step, int number) {
 
 void StepdExecutor::forget_step(const Job& job, std::int64_t step) {
   if (!cgroups_.available()) return;
-  sweep({job.run(), step}, Uid(job.info.uid), kSweepAgain);
+  sweep({job.run(), step}, job.owner.uid, kSweepAgain);
 }
 
 // Its srun is still inside when it says that the step is over. What stays longer is looked for more
@@ -145,12 +187,12 @@ void StepdExecutor::sweep(const node::Group& group, Uid user, Millis wait) {
 }
 
 void StepdExecutor::freeze_allocation(const Job& job, bool frozen) {
-  enforcer_.suspend(holder_of(job.id()), frozen);
-  post(job.run(), Uid(job.info.uid), [this, run = job.run(), all = processes(job), frozen] {
+  post(job.run(), job.owner.uid, [this, run = job.run(), mark = job.mark, frozen] {
+    enforcer_.suspend(holder_of(run.job), frozen);
     if (cgroups_.available()) {
       (void)cgroups_.freeze({run}, frozen);
     } else {
-      all.signal(frozen ? SIGSTOP : SIGCONT);
+      processes({run}, mark).signal(frozen ? SIGSTOP : SIGCONT);
     }
   });
 }
@@ -184,16 +226,18 @@ Result<std::vector<Leftover>> StepdExecutor::leftovers() {
 }
 
 void StepdExecutor::end_allocation(const Job& job, Millis patience) {
-  if (!ending_.insert(job.run()).second) return;
+  const node::Run run = job.run();
+  if (!ending_.insert(run).second) return;
   // Later: while the record is taken up, nobody knows which MPS server it has.
-  on_loop([this, job, patience] {
-    post(job.run(), Uid(job.info.uid), [directory = folder(job.run()), all = processes(job)] {
+  on_loop([this, run, user = job.owner.uid, mark = job.mark, patience] {
+    post(run, user, [this, run, mark] {
       // Only a batch job that is not on record has a stepd; that one tells its user.
-      if (directory.send(node::CancelCommand{"DUE TO THE LOSS OF ITS RECORD"})) return;
+      if (folder(run).send(node::CancelCommand{"DUE TO THE LOSS OF ITS RECORD"})) return;
+      const node::JobProcesses all = processes({run}, mark);
       all.signal(SIGCONT);
       all.signal(SIGTERM);
     });
-    await_end(job.run(), Uid(job.info.uid), job.mark, SystemClock().mono() + patience);
+    await_end(run, user, mark, sys::SystemClock().mono() + patience);
   });
 }
 
@@ -202,7 +246,7 @@ void StepdExecutor::await_end(const node::Run& run, Uid user, const std::string&
                               MonoTime until) {
   post(run, user, [this, run, user, mark, until] {
     const node::JobProcesses all(cgroups_, {run}, mark);
-    if (SystemClock().mono() < until && !all.gone()) {
+    if (sys::SystemClock().mono() < until && !all.gone()) {
       return on_loop([this, run, user, mark, until] {
         later(kLookAgain, [this, run, user, mark, until] { await_end(run, user, mark, until); });
       });
@@ -216,6 +260,7 @@ void StepdExecutor::await_end(const node::Run& run, Uid user, const std::string&
         record.system_cpu_ms = usage->system_cpu.value_or(Millis(0)).value();
         record.max_rss = usage->memory_peak.value_or(Bytes(0)).value();
         record.oom_kills = usage->oom_kills;
+        if (usage->oom_kills > 0) record.reason = node::EndReason::oom;
       }
     }
     add_measured(record);

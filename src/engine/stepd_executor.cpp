@@ -13,10 +13,11 @@
 #include <filesystem>
 #include <utility>
 
+#include "engine/job_info.hpp"
 #include "node/environment.hpp"
-#include "node/job_grant.hpp"
-#include "node/process.hpp"
+#include "node/process_tree.hpp"
 #include "node/spawn.hpp"
+#include "sys/clock.hpp"
 
 namespace aliquot::engine {
 
@@ -31,6 +32,8 @@ constexpr Millis kKillPatience = seconds(5);
 constexpr Millis kStepdPatience = seconds(5);
 // Where a stepd has not read what it was told so far.
 constexpr Millis kSendAgain(100);
+// For who is still in the group of a job that is over.
+constexpr std::int64_t kLastWordsMs = 200;
 
 // By the words, which come through stepd as well.
 bool is_want_of_room(const std::string& why) {
@@ -80,35 +83,49 @@ void StepdExecutor::deliver(std::function<void(ExecutorEvents&)> event) {
   settled_();
 }
 
-node::Limits StepdExecutor::limits_of(const api::JobInfo& job) const {
+node::Limits StepdExecutor::limits_of(const Job& job, const std::vector<HeldGpu>& gpus) const {
   node::Limits limits;
-  if (options_.enforce_cpus) limits.cpus = kOneCpu * job.cpus;
-  if (job.memory > 0) limits.memory = Bytes(job.memory);
+  if (options_.enforce_cpus) limits.cpus = job.cpus;
+  if (job.memory > Bytes(0)) limits.memory = job.memory;
   limits.processes = options_.processes;
   // Every GPU that was not granted is out of sight; without any GPU the driver is, too.
   std::vector<int> others;
   std::vector<int> own;
   for (const gpu::Device& device : options_.gpus) {
     const bool granted = std::ranges::any_of(
-        job.gpus, [&](const api::GpuHold& held) { return held.uuid == device.gpu.id.value(); });
+        gpus, [&](const HeldGpu& held) { return held.granted.gpu == device.gpu.id; });
     if (device.minor) (granted ? own : others).push_back(*device.minor);
   }
   // Slices of one GPU share its node: whoever has one must open it.
   std::erase_if(others, [&](int minor) { return std::ranges::find(own, minor) != own.end(); });
-  if (!options_.standin) limits.hidden_devices = node::nvidia_devices(others, job.gpus.empty());
+  if (!options_.standin) limits.hidden_devices = node::nvidia_devices(others, gpus.empty());
   return limits;
 }
 
-Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
-  const api::JobInfo& job = order.job;
-  const api::JobSpec& spec = order.spec;
-  const node::Identity identity = TRY(node::find_identity(Uid(job.uid)));
+node::JobContext StepdExecutor::context_of(const Job& job, const api::JobInfo& info,
+                                           const node::Enforcer::Enforced& enforced) const {
+  return {.job = info,
+          .spec = job.spec,
+          .cluster = options_.cluster,
+          .mark = job.mark,
+          .standin = options_.standin,
+          .commands = options_.commands,
+          .socket = options_.socket,
+          .extra = enforced.environment,
+          .preload = enforced.preload};
+}
+
+Result<sys::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
+  const node::Run run = order.job.run();
+  const api::JobInfo job = to_info(order.job);
+  const api::JobSpec& spec = order.job.spec;
+  const sys::Identity identity = TRY(sys::find_identity(order.job.owner.uid));
   node::GroupPaths fence;
   if (cgroups_.available()) {
-    fence = TRY(cgroups_.create({{JobId(job.id), job.restarts}}, limits_of(job)));
+    fence = TRY(cgroups_.create({run}, limits_of(order.job, order.job.gpus)));
   }
   // From here on a run has its folder: one without is lost, not yet to begin.
-  const node::JobDirectory directory = folder({JobId(job.id), job.restarts});
+  const node::JobDirectory directory = folder(run);
   TRY(directory.write_script(order.payload.script, identity.uid, identity.gid));
   node::Environment user = order.payload.environment;
   if (spec.login_environment) {
@@ -116,19 +133,11 @@ Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
         node::login_environment(identity, kLoginPatience, options_.limits, fence).environment,
         user);
   }
-  node::Enforcer::Enforced enforced = TRY(enforcer_.grant(node::grant_of(job)));
-  tell_enforced(job, enforced.words);
-  node::JobContext context{.job = job,
-                           .spec = spec,
-                           .cluster = options_.cluster,
-                           .mark = order.mark,
-                           .home = identity.home,
-                           .shell = identity.shell,
-                           .standin = options_.standin,
-                           .commands = options_.commands,
-                           .socket = options_.socket,
-                           .extra = std::move(enforced.environment),
-                           .preload = std::move(enforced.preload)};
+  const node::Enforcer::Enforced enforced = TRY(enforcer_.grant(order.job.grant()));
+  tell_enforced(run, enforced.words);
+  node::JobContext context = context_of(order.job, job, enforced);
+  context.home = identity.home;
+  context.shell = identity.shell;
   // The submitted environment is kept apart from the spec, and says where it was submitted from.
   constexpr std::string_view kSubmitDir = "SLURM_SUBMIT_DIR=";
   for (const std::string& variable : order.payload.environment) {
@@ -139,7 +148,7 @@ Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
   launch.job_id = job.id;
   launch.attempt = job.restarts;
   launch.node = options_.node;
-  launch.mark = order.mark;
+  launch.mark = order.job.mark;
   launch.uid = identity.uid.value();
   launch.gid = identity.gid.value();
   for (const Gid group : identity.groups) launch.groups.push_back(group.value());
@@ -158,16 +167,16 @@ Result<node::ProcessRef> StepdExecutor::launch(const StartOrder& order) {
   if (spec.signal) {
     launch.signal = {spec.signal->number, spec.signal->before_s, spec.signal->batch_only};
   }
-  launch.mps = enforcer_.mps_of(holder_of(JobId(job.id)));
+  launch.mps = enforcer_.mps_of(holder_of(run.job));
   launch.group = std::move(fence);
   TRY(directory.prepare(launch));
   return directory.start(options_.stepd);
 }
 
-void StepdExecutor::tell_enforced(const api::JobInfo& job, const std::string& words) {
+void StepdExecutor::tell_enforced(const node::Run& run, const std::string& words) {
   if (words.empty()) return;
-  on_loop([this, id = JobId(job.id), attempt = job.restarts, words] {
-    deliver([&](ExecutorEvents& events) { events.on_enforced(id, attempt, words); });
+  on_loop([this, run, words] {
+    deliver([&](ExecutorEvents& events) { events.on_enforced(run.job, run.attempt, words); });
   });
 }
 
@@ -179,10 +188,6 @@ void StepdExecutor::add_measured(node::ExitRecord& record) {
   record.gpu_memory_peak = measured->memory_peak.value();
 }
 
-void StepdExecutor::let_go(const node::Run& run, Uid user) {
-  post(run, user, [this, run] { enforcer_.release(holder_of(run.job), run.attempt); });
-}
-
 StepdExecutor::Watch* StepdExecutor::watched(const node::Run& run) {
   const auto found = watches_.find(run.job);
   if (found == watches_.end() || found->second->run != run) return nullptr;
@@ -190,43 +195,51 @@ StepdExecutor::Watch* StepdExecutor::watched(const node::Run& run) {
 }
 
 void StepdExecutor::start(StartOrder order) {
-  const node::Run run{JobId(order.job.id), order.job.restarts};
-  const Uid user(order.job.uid);
-  watches_[run.job] = std::make_unique<Watch>(Watch{run, user, order.mark});
+  const node::Run run = order.job.run();
+  const Uid user = order.job.owner.uid;
+  const bool batch = order.job.spec.batch;
+  if (batch) watches_[run.job] = std::make_unique<Watch>(Watch{run, user, order.job.mark});
   // Somebody's profile may take as long as it is let.
-  const auto pace =
-      order.spec.login_environment ? node::Lanes::Pace::slow : node::Lanes::Pace::usual;
-  const auto task = [this, run, user, order = std::move(order)] {
-    auto stepd = launch(order);
-    on_loop([this, run, user, stepd = std::move(stepd)] {
-      if (stepd) return started(run, *stepd);
-      // It may have started after all, and be over: the folder knows.
-      const auto status = folder(run).inspect();
-      if (status && !std::holds_alternative<node::JobDirectory::NeverStarted>(*status)) {
-        return look(run);
-      }
+  const auto pace = batch && order.job.spec.login_environment ? node::Lanes::Pace::slow
+                                                              : node::Lanes::Pace::usual;
+  const auto failed = [this, run](const std::string& why) {
+    deliver([&](ExecutorEvents& events) { events.on_never_started(run.job, run.attempt, why); });
+  };
+  if (!batch) {
+    return post(run, user, [this, run, failed, order = std::move(order)] {
+      on_loop([this, run, failed, added = admit(order)] {
+        if (!added) return failed(added.error().message);
+        deliver([&](ExecutorEvents& events) { events.on_admitted(run.job, run.attempt, *added); });
+      });
+    });
+  }
+  const auto task = [this, run, user, failed, order = std::move(order)] {
+    const auto stepd = launch(order);
+    if (stepd) return on_loop([this, run, stepd] { started(run, *stepd); });
+    // It may have started after all, and be over: the folder knows.
+    const auto status = folder(run).inspect();
+    const bool began = status && !std::holds_alternative<node::JobDirectory::NeverStarted>(*status);
+    on_loop([this, run, user, failed, began, why = stepd.error().message] {
+      if (began) return look(run);
       if (watched(run) != nullptr) watches_.erase(run.job);
       forget(run, user);
-      const std::string& why = stepd.error().message;
-      deliver([&](ExecutorEvents& events) {
-        if (is_want_of_room(why)) return events.on_postponed(run.job, run.attempt, why);
-        events.on_never_started(run.job, run.attempt, why);
-      });
+      if (!is_want_of_room(why)) return failed(why);
+      deliver([&](ExecutorEvents& events) { events.on_postponed(run.job, run.attempt, why); });
     });
   };
   post(run, user, task, pace);
 }
 
 void StepdExecutor::adopt(const Job& job) {
-  watches_[job.id()] = std::make_unique<Watch>(Watch{job.run(), Uid(job.info.uid), job.mark});
+  watches_[job.id] = std::make_unique<Watch>(Watch{job.run(), job.owner.uid, job.mark});
   on_loop([this, run = job.run()] { look(run); });
 }
 
 // Watches the stepd until it ends.
-void StepdExecutor::started(const node::Run& run, const node::ProcessRef& stepd) {
+void StepdExecutor::started(const node::Run& run, const sys::ProcessRef& stepd) {
   Watch* watch = watched(run);
   if (watch == nullptr) return;
-  auto process = node::open_process(stepd);
+  auto process = sys::open_process(stepd);
   if (!process) return look(run);
   watch->running = true;
   watch->stepd.emplace(context_, process->release());
@@ -237,31 +250,40 @@ void StepdExecutor::started(const node::Run& run, const node::ProcessRef& stepd)
   send_next(run);
 }
 
-// What became of it: after its stepd has ended, and after the daemon was away.
 void StepdExecutor::look(const node::Run& run) {
+  if (watched(run) == nullptr) return;
+  looks_.post([this, run] {
+    auto status = folder(run).inspect();
+    // Unreadable is as good as lost.
+    if (!status) status = node::JobDirectory::Status(node::JobDirectory::Lost{});
+    if (auto* record = std::get_if<node::ExitRecord>(&*status)) add_measured(*record);
+    on_loop([this, run, status = std::move(*status)] { found(run, status); });
+  });
+}
+
+void StepdExecutor::found(const node::Run& run, node::JobDirectory::Status status) {
   using Directory = node::JobDirectory;
   const Watch* watch = watched(run);
   if (watch == nullptr) return;
-  auto status = folder(run).inspect();
-  if (!status) {
-    // Unreadable is as good as lost.
-    status = Directory::Status(Directory::Lost{});
-  }
-  if (const auto* stepd = std::get_if<node::ProcessRef>(&*status)) return started(run, *stepd);
+  if (const auto* stepd = std::get_if<sys::ProcessRef>(&status)) return started(run, *stepd);
   const Uid user = watch->user;
   const std::string mark = watch->mark;
   const bool ran = watch->running;
   watches_.erase(run.job);
-  if (auto* record = std::get_if<node::ExitRecord>(&*status)) {
+  if (const auto* record = std::get_if<node::ExitRecord>(&status)) {
     if (record->attempt == run.attempt) {
-      add_measured(*record);
-      let_go(run, user);
-      return deliver([&](ExecutorEvents& events) { events.on_ended(*record); });
+      const auto tell = [this, record = *record] {
+        deliver([&](ExecutorEvents& events) { events.on_ended(record); });
+      };
+      // Its stepd left nobody, but a step may have been let in from outside since.
+      if (cgroups_.available()) return bury(run, user, mark, tell);
+      post(run, user, [this, run] { enforcer_.release(holder_of(run.job), run.attempt); });
+      return tell();
     }
-    status = Directory::Status(Directory::NeverStarted{});  // of the run before
+    status = Directory::NeverStarted{};  // of the run before
   }
   // Its processes may be alive with nobody to look after them.
-  if (ran || !std::holds_alternative<Directory::NeverStarted>(*status)) {
+  if (ran || !std::holds_alternative<Directory::NeverStarted>(status)) {
     return bury_lost(run, user, mark);
   }
   post(run, user, [this, run, user, mark] {
@@ -334,18 +356,18 @@ void StepdExecutor::send_next(const node::Run& run) {
   watch->sending = true;
   const node::Command command = watch->waiting.front();
   watch->waiting.pop_front();
-  if (std::holds_alternative<node::ResumeCommand>(command)) {
-    enforcer_.suspend(holder_of(run.job), false);
-  }
   commands_.post([this, run, directory = folder(run), command] {
+    const HolderId holder = holder_of(run.job);
+    if (std::holds_alternative<node::ResumeCommand>(command)) enforcer_.suspend(holder, false);
     const auto sent = directory.send(command);
-    on_loop([this, run, command, full = !sent && sent.error().code == Error::Code::unavailable] {
+    const bool full = !sent && sent.error().code == Error::Code::unavailable;
+    if (sent && std::holds_alternative<node::SuspendCommand>(command)) {
+      enforcer_.suspend(holder, true);
+    }
+    on_loop([this, run, command, full] {
       Watch* one = watched(run);
       if (one == nullptr) return;
       // A stepd that no longer listens has ended; its end is on its way.
-      if (!full && std::holds_alternative<node::SuspendCommand>(command)) {
-        enforcer_.suspend(holder_of(run.job), true);
-      }
       if (!full) {
         one->sending = false;
         return send_next(run);
@@ -379,7 +401,7 @@ void StepdExecutor::press(const node::Run& run) {
       if (watch == nullptr) return;
       // With nothing left to look after, and still there: it hangs. Then look() buries the job.
       if (gone && watch->pressed > 0 && watch->stepd) {
-        node::signal_process(watch->stepd->native_handle(), SIGKILL);
+        sys::signal_process(watch->stepd->native_handle(), SIGKILL);
       }
       ++watch->pressed;
       later(kStepdPatience, [this, run] { press(run); });
@@ -388,10 +410,19 @@ void StepdExecutor::press(const node::Run& run) {
 }
 
 void StepdExecutor::forget(const node::Run& run, Uid user) {
-  clients_.erase(run);
   post(run, user, [this, run] {
+    {
+      const std::lock_guard lock(clients_mutex_);
+      clients_.erase(run);
+    }
     enforcer_.release(holder_of(run.job), run.attempt);
-    if (cgroups_.available()) (void)cgroups_.remove({run});
+    // Who is still inside came while the job ended, as the client of a step that was refused: it
+    // may say so, and then goes with the group.
+    if (cgroups_.available() && !cgroups_.remove({run})) {
+      sys::sleep_ms(kLastWordsMs);
+      (void)cgroups_.kill({run}, kKillPatience, {});
+      (void)cgroups_.remove({run});
+    }
     (void)folder(run).remove();
   });
 }

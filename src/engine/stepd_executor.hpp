@@ -1,7 +1,7 @@
 // Executor on the real machine: a folder, a control group and an aliquot-stepd for each batch job,
-// a control group for each interactive one. Everything that may block runs on workers, in a lane
-// for each job; ends are seen by pidfd on the loop. What concerns interactive jobs and steps is in
-// stepd_allocations.cpp.
+// a control group for each interactive one. Everything that may block runs on workers: what is done
+// for a job in a lane of its own, one thing after the other; ends are seen by pidfd on the loop.
+// What concerns interactive jobs and steps is in stepd_allocations.cpp.
 //
 // Events come on the loop's thread, to the sink given by listen(), each followed by a call of
 // `settled`, so that what they changed is committed.
@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,6 +24,7 @@
 #include "gpu/devices.hpp"
 #include "node/cgroup.hpp"
 #include "node/enforcer.hpp"
+#include "node/environment.hpp"
 #include "node/job_directory.hpp"
 #include "node/job_processes.hpp"
 #include "node/lanes.hpp"
@@ -55,10 +57,11 @@ class StepdExecutor final : public Executor {
   void listen(ExecutorEvents& events, std::function<void()> settled);
 
   void start(StartOrder order) override;
+  void start_step(StepOrder order) override;
   void adopt(const Job& job) override;
   void command(JobId job, const node::Command& command) override;
-  Result<std::vector<std::string>> admit(const StartOrder& order, node::Pid caller) override;
-  Result<std::vector<std::string>> admit_step(const StepOrder& order) override;
+  void attach(const Job& job, Pid client) override;
+  void adopt_step(const Job& job, std::int64_t step) override;
   void signal_step(const Job& job, std::int64_t step, int number) override;
   void signal_allocation(const Job& job, int number) override;
   void freeze_allocation(const Job& job, bool frozen) override;
@@ -83,20 +86,23 @@ class StepdExecutor final : public Executor {
   };
 
   // On a worker.
-  Result<node::ProcessRef> launch(const StartOrder& order);
-  void tell_enforced(const api::JobInfo& job, const std::string& words);
+  Result<sys::ProcessRef> launch(const StartOrder& order);
+  Result<Environment> admit(const StartOrder& order);
+  Result<Environment> admit_step(const StepOrder& order);
+  void tell_enforced(const node::Run& run, const std::string& words);
+  void add_measured(node::ExitRecord& record);
 
   // On the loop.
   Watch* watched(const node::Run& run);
   void send_next(const node::Run& run);
   void bury_lost(const node::Run& run, Uid user, const std::string& mark);
   void deliver(std::function<void(ExecutorEvents&)> event);
-  void started(const node::Run& run, const node::ProcessRef& stepd);
+  void started(const node::Run& run, const sys::ProcessRef& stepd);
+  // Finds out what became of a run: after its stepd has ended, and after the daemon was away.
   void look(const node::Run& run);
+  void found(const node::Run& run, node::JobDirectory::Status status);
   void on_loop(std::function<void()> task);
   void later(Millis wait, std::function<void()> task);
-  void add_measured(node::ExitRecord& record);
-  void let_go(const node::Run& run, Uid user);
   // Until nothing is left of it, then the event. MPS is told once: what hangs would hang again.
   void bury(const node::Run& run, Uid user, const std::string& mark, std::function<void()> then,
             bool again = false);
@@ -105,13 +111,19 @@ class StepdExecutor final : public Executor {
   void tell_stuck(const node::Run& run, const node::JobProcesses& all);
   void sweep(const node::Group& group, Uid user, Millis wait);
   void await_end(const node::Run& run, Uid user, const std::string& mark, MonoTime until);
-  [[nodiscard]] node::Limits limits_of(const api::JobInfo& job) const;
+  // `info` is the job's; both are referred to.
+  [[nodiscard]] node::JobContext context_of(const Job& job, const api::JobInfo& info,
+                                            const node::Enforcer::Enforced& enforced) const;
+  [[nodiscard]] node::Limits limits_of(const Job& job, const std::vector<HeldGpu>& gpus) const;
   [[nodiscard]] node::JobDirectory folder(const node::Run& run) const {
     return {options_.jobs, run};
   }
-  [[nodiscard]] node::JobProcesses processes(const Job& job,
-                                             std::optional<std::int64_t> step = {}) const;
-  Result<void> take_in(const node::Group& group, node::Pid client, Uid user);
+  // On a worker.
+  [[nodiscard]] node::JobProcesses processes(const node::Group& group, const std::string& mark);
+  std::set<sys::ProcessRef> clients_of(const node::Run& run);  // that are alive
+  void remember_client(const node::Run& run, const sys::ProcessRef& client);
+  Result<void> take_in(const node::Group& group, Pid client, Uid user);
+  void watch_step(const node::Group& group, Uid user, const std::string& mark);
   // What concerns one job, in order; nobody waits for another's.
   void post(const node::Run& run, Uid user, std::function<void()> task,
             node::Lanes::Pace pace = node::Lanes::Pace::usual);
@@ -123,12 +135,14 @@ class StepdExecutor final : public Executor {
   ExecutorEvents* events_ = nullptr;
   std::function<void()> settled_;
   std::map<JobId, std::unique_ptr<Watch>> watches_;
-  std::map<node::Run, std::set<node::ProcessRef>> clients_;  // srun and salloc, in its groups
-  std::set<node::Run> ending_;                               // interactive ones
+  std::mutex clients_mutex_;
+  std::map<node::Run, std::set<sys::ProcessRef>> clients_;  // srun and salloc, in its groups
+  std::set<node::Run> ending_;                              // interactive ones
   // Expires with us: tasks that come back to the loop later look at it first.
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
   // Last, so that they are ended before anything they use goes.
   node::Worker commands_{"aq-commands"};  // to the stepds: no user can make it slow
+  node::Worker looks_{"aq-looks"};        // into the folders of jobs, nor this
   node::Lanes lanes_{"aq-job"};
 };
 

@@ -5,12 +5,11 @@
 #include <sqlite3.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "api/json.hpp"
 #include "base/text.hpp"
-#include "core/array_spec.hpp"
+#include "engine/job_info.hpp"
 #include "engine/store_database.hpp"
 
 namespace aliquot::engine {
@@ -96,22 +95,14 @@ std::string blob(const SQLite::Column& column) {
 }
 
 Result<Job> read_job(SQLite::Statement& row) {
-  Job job;
-  job.info = TRY(api::from_json<api::JobInfo>(row.getColumn(0).getString()));
-  job.spec = TRY(api::from_json<api::JobSpec>(row.getColumn(1).getString()));
-  const auto state = core::parse_job_state(job.info.state);
-  if (!state) return fail(Error::Code::invalid_argument, "no state {}", quote(job.info.state));
-  job.state = *state;
+  const auto info = TRY(api::from_json<api::JobInfo>(row.getColumn(0).getString()));
+  Job job = TRY(from_record(info, TRY(api::from_json<api::JobSpec>(row.getColumn(1).getString()))));
   job.hold = static_cast<Hold>(row.getColumn(2).getInt());
   job.ending = static_cast<Ending>(row.getColumn(3).getInt());
   job.mark = row.getColumn(4).getString();
   job.payload = row.getColumn(5).getInt64();
-  if (job.info.id != row.getColumn(6).getInt64()) {
-    return fail(Error::Code::invalid_argument, "it says that it is job {}", job.info.id);
-  }
-  if (!job.info.array_pending.empty()) {
-    job.waiting = TRY(core::parse_array(job.info.array_pending));
-    job.info.array_throttle = job.waiting.limit;  // versions before did not keep it there
+  if (job.id.value() != row.getColumn(6).getInt64()) {
+    return fail(Error::Code::invalid_argument, "it says that it is job {}", job.id);
   }
   if (!row.getColumn(7).isNull()) {
     job.run_time = {row.getColumn(7).getString(), MonoTime(row.getColumn(8).getInt64()),
@@ -203,7 +194,7 @@ Result<void> Store::save(const Job& job) {
   return changing(*database_, [&] {
     auto& query = database_->prepared(
         "INSERT OR REPLACE INTO jobs VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
-    const api::JobInfo& info = job.info;
+    const api::JobInfo info = to_info(job);
     const bool over = core::is_final(job.state);
     query.bind(1, info.id);
     if (info.array_job_id) query.bind(2, *info.array_job_id);
@@ -318,6 +309,15 @@ Result<Job> Store::load(JobId id) {
     query.bind(1, id.value());
     if (!query.executeStep()) return fail(Error::Code::not_found, "there is no job {}", id);
     return read_job(query);
+  });
+}
+
+Result<api::JobInfo> Store::info(JobId id) {
+  return guarded([&]() -> Result<api::JobInfo> {
+    auto& query = database_->prepared("SELECT info FROM jobs WHERE id = ?");
+    query.bind(1, id.value());
+    if (!query.executeStep()) return fail(Error::Code::not_found, "there is no job {}", id);
+    return api::from_json<api::JobInfo>(query.getColumn(0).getString());
   });
 }
 

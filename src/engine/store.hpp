@@ -79,6 +79,8 @@ class Store {
   Result<Live> load_live();
   // One that is over, to requeue it.
   Result<Job> load(JobId id);
+  // The same as it is shown, without its steps.
+  Result<api::JobInfo> info(JobId id);
   Result<Payload> payload(std::int64_t id);
   Result<std::vector<api::StepInfo>> steps(JobId id);
 

@@ -45,6 +45,7 @@ struct Sample {
   Compute utilisation = Compute(0);  // time with a kernel running, of kWholeGpu
   Bytes memory_used = Bytes(0);
   std::vector<Process> processes = {};  // compute processes, each pid once
+  std::string trouble = {};             // what is wrong with it (trouble.hpp); empty: nothing
 };
 
 class Devices {
@@ -56,7 +57,8 @@ class Devices {
 
   // In the order of their index. A GPU that is lost stays in the list, with that health.
   virtual Result<std::vector<Device>> list() = 0;
-  // One for each GPU of the list. A lost GPU has a sample that says so and nothing else.
+  // One for each GPU of the list. One that is not to be used any more has the health `lost` and its
+  // trouble; where the driver does not reach it, nothing else.
   virtual Result<std::vector<Sample>> sample() = 0;
   // EXCLUSIVE_PROCESS: a GPU for one process, or for one MPS server and its clients. Whoever makes
   // a context first after it is set has the GPU; so it fails where a process is on it. May be

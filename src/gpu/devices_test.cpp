@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <thread>
 
 #include "gpu/fake_devices.hpp"
@@ -18,24 +19,27 @@ namespace aliquot::gpu {
 namespace {
 
 TEST(ShortModel, IsWhatUsersWrite) {
-  EXPECT_EQ(short_model("NVIDIA H200"), "h200");
-  EXPECT_EQ(short_model("NVIDIA H100 80GB HBM3"), "h100");
-  EXPECT_EQ(short_model("NVIDIA A100-SXM4-80GB"), "a100");
-  EXPECT_EQ(short_model("NVIDIA TITAN RTX"), "titanrtx");
-  EXPECT_EQ(short_model("Tesla V100-SXM2-16GB"), "v100");
-  EXPECT_EQ(short_model("Tesla P100-PCIE-16GB"), "p100");
-  EXPECT_EQ(short_model("NVIDIA GeForce RTX 3080 Ti"), "rtx3080ti");
-  EXPECT_EQ(short_model("NVIDIA RTX 6000 Ada Generation"), "rtx6000ada");
-  EXPECT_EQ(short_model("NVIDIA L40S"), "l40s");
-  EXPECT_EQ(short_model("NVIDIA"), "gpu");
-  EXPECT_EQ(short_model(""), "gpu");
+  const std::map<std::string, std::string> models = {
+      {"NVIDIA H200", "h200"},
+      {"NVIDIA H100 80GB HBM3", "h100"},
+      {"NVIDIA A100-SXM4-80GB", "a100"},
+      {"NVIDIA A100-SXM4-80GB MIG 1g.10gb", "a100"},
+      {"NVIDIA TITAN RTX", "titanrtx"},
+      {"Tesla V100-SXM2-16GB", "v100"},
+      {"Tesla P100-PCIE-16GB", "p100"},
+      {"NVIDIA GeForce RTX 3080 Ti", "rtx3080ti"},
+      {"NVIDIA RTX 6000 Ada Generation", "rtx6000ada"},
+      {"NVIDIA L40S", "l40s"},
+      {"NVIDIA", "gpu"},
+      {"", "gpu"},
+  };
+  for (const auto& [name, model] : models) EXPECT_EQ(short_model(name), model) << name;
 }
 
 TEST(MigProfile, IsTheEndOfASlicesName) {
   EXPECT_EQ(mig_profile("NVIDIA A100-SXM4-80GB MIG 1g.10gb"), "1g.10gb");
   EXPECT_EQ(mig_profile("NVIDIA H200 MIG 3g.71gb+me"), "3g.71gb+me");
   EXPECT_EQ(mig_profile("NVIDIA H200"), "");
-  EXPECT_EQ(short_model("NVIDIA A100-SXM4-80GB MIG 1g.10gb"), "a100");
 }
 
 // A driver with two GPUs, the second in MIG mode with slices 0 and 2. A handle is its number.
@@ -123,6 +127,92 @@ TEST(NvmlDevices, AGpuInMigModeIsItsSlices) {
   EXPECT_EQ(samples->at(2).id, GpuId("MIG-12"));
   EXPECT_EQ(samples->at(2).memory_used, Bytes(12 * 1024));
   EXPECT_EQ(samples->at(0).utilisation, Compute(5'000));
+}
+
+// What the driver reports of GPU 0, one after the other.
+std::vector<unsigned long long>& xids() {
+  static std::vector<unsigned long long> all;
+  return all;
+}
+// And what it answers to whoever samples that GPU.
+nvml::Return& answer() {
+  static nvml::Return code = nvml::kSuccess;
+  return code;
+}
+
+NvmlLibrary reporting() {
+  NvmlLibrary nvml = mig::library();
+  nvml.create_events = [](nvml::EventSet* out) {
+    *out = reinterpret_cast<nvml::EventSet>(std::uintptr_t{1});
+    return nvml::kSuccess;
+  };
+  nvml.free_events = [](nvml::EventSet) { return nvml::kSuccess; };
+  nvml.register_events = [](nvml::Device, unsigned long long, nvml::EventSet) {
+    return nvml::kSuccess;
+  };
+  nvml.next_event = [](nvml::EventSet, nvml::Event* out, unsigned) {
+    if (xids().empty()) return nvml::kNotFound;
+    *out = {mig::device(1), nvml::kXidEvent, xids().front(), 0, 0};
+    xids().erase(xids().begin());
+    return nvml::kSuccess;
+  };
+  nvml.utilization = [](nvml::Device one, nvml::Utilization* out) {
+    *out = {50, 0};
+    return mig::number(one) == 1 ? answer() : nvml::kSuccess;
+  };
+  return nvml;
+}
+
+TEST(NvmlDevices, AFatalXidMakesAGpuUnfitUntilItWasReset) {
+  xids() = {};
+  answer() = nvml::kSuccess;
+  const auto devices = NvmlDevices::create(reporting(), false).value();
+  EXPECT_EQ(devices->sample()->at(0).trouble, "");
+  xids() = {13, 31};  // a program's faults
+  EXPECT_EQ(devices->sample()->at(0).health, core::Health::ok);
+  xids() = {45, 119, 79};
+  const auto samples = devices->sample();
+  EXPECT_EQ(samples->at(0).trouble, "xid119");
+  EXPECT_EQ(samples->at(0).health, core::Health::lost);
+  EXPECT_EQ(samples->at(0).utilisation, Compute(5'000)) << "it can still be looked at";
+  EXPECT_EQ(samples->at(1).trouble, "");
+  EXPECT_EQ(devices->sample()->at(0).trouble, "xid119");
+  answer() = nvml::kGpuLost;
+  EXPECT_EQ(devices->sample()->at(0).trouble, "xid119");
+  answer() = nvml::kSuccess;
+  EXPECT_EQ(devices->sample()->at(0).trouble, "");
+  EXPECT_EQ(devices->sample()->at(0).health, core::Health::ok);
+}
+
+TEST(NvmlDevices, AGpuOfWhichTheDriverSaysNothingHidesTheOthersForAMoment) {
+  xids() = {};
+  answer() = nvml::kSuccess;
+  const auto devices = NvmlDevices::create(reporting(), false).value();
+  answer() = 999;
+  for (int i = 0; i < 4; ++i) EXPECT_FALSE(devices->sample());
+  const auto samples = devices->sample();
+  ASSERT_TRUE(samples);
+  EXPECT_EQ(samples->at(0).trouble, "silent");
+  EXPECT_EQ(samples->at(1).health, core::Health::ok);
+  answer() = nvml::kSuccess;
+  EXPECT_EQ(devices->sample()->at(0).trouble, "");
+}
+
+TEST(NvmlDevices, ErrorsThatMemoryCouldNotCorrectMakeAGpuUnfit) {
+  xids() = {};
+  answer() = nvml::kSuccess;
+  NvmlLibrary nvml = reporting();
+  nvml.ecc_errors = [](nvml::Device one, int type, int, unsigned long long* out) {
+    *out = mig::number(one) == 1 && type == nvml::kUncorrected ? 3 : 0;
+    return nvml::kSuccess;
+  };
+  EXPECT_EQ(NvmlDevices::create(nvml, false).value()->sample()->at(0).trouble, "ecc");
+  nvml.ecc_errors = nullptr;
+  nvml.remapped_rows = [](nvml::Device one, unsigned*, unsigned*, unsigned*, unsigned* failed) {
+    *failed = mig::number(one) == 1 ? 1 : 0;
+    return nvml::kSuccess;
+  };
+  EXPECT_EQ(NvmlDevices::create(nvml, false).value()->sample()->at(0).trouble, "rows");
 }
 
 TEST(NoDevices, HaveNothingAndSayWhy) {
@@ -253,6 +343,19 @@ TEST_F(StandInDevices, ALostGpuStaysInTheList) {
   EXPECT_EQ(list->at(1).gpu.health, core::Health::lost);
   EXPECT_EQ(list->at(1).gpu.id, before->at(1).gpu.id);
   EXPECT_EQ(devices().list()->at(1).gpu.health, core::Health::ok);
+}
+
+TEST_F(StandInDevices, AnErrorOfTheDriverIsHeardOf) {
+  ASSERT_TRUE(devices().sample());
+  ASSERT_EQ(control("xid 0 31"), 0);
+  EXPECT_EQ(devices().sample()->at(0).trouble, "");
+  ASSERT_EQ(control("xid 0 79"), 0);
+  EXPECT_EQ(devices().sample()->at(0).trouble, "xid79");
+  ASSERT_EQ(control("heal 0"), 0);
+  EXPECT_EQ(devices().sample()->at(0).trouble, "");
+  ASSERT_EQ(control("ecc 2 5 1"), 0);
+  EXPECT_EQ(devices().sample()->at(2).trouble, "ecc");
+  ASSERT_EQ(control("heal 2"), 0);
 }
 
 }  // namespace

@@ -1,21 +1,19 @@
 #include "gpu/mps.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "base/text.hpp"
 #include "core/enforcement.hpp"
+#include "sys/file.hpp"
+#include "sys/folder.hpp"
+#include "sys/random_name.hpp"
 
 namespace aliquot::gpu {
 namespace {
@@ -29,48 +27,13 @@ constexpr const char* kPipes = "p";
 constexpr const char* kLog = "l";
 constexpr const char* kKeyFile = "key";
 
-Result<std::string> random_name() {
-  std::array<unsigned char, 8> bytes{};
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    return fail(Error::Code::internal, "the kernel gives no random numbers");
-  }
-  std::string name;
-  for (const auto byte : bytes) name += fmt::format("{:02x}", byte);
-  return name;
-}
-
-// Made, or ours already and not a link to somewhere else.
-Result<void> make_folder(const fs::path& path, mode_t mode) {
-  if (mkdir(path.c_str(), mode) != 0 && errno != EEXIST) {
-    return fail(Error::Code::unavailable, "cannot make {}: {}", path.string(),
-                std::strerror(errno));
-  }
-  struct stat info {};
-  if (lstat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
-    return fail(Error::Code::permission_denied, "{} is not a folder of ours", path.string());
-  }
-  if (chmod(path.c_str(), mode) != 0) {
-    return fail(Error::Code::permission_denied, "cannot set the mode of {}: {}", path.string(),
-                std::strerror(errno));
-  }
-  return {};
-}
+// Everybody may walk through root's, but only who knows a name finds what is there.
+mode_t folder_mode() { return geteuid() == 0 ? 0711 : 0700; }
 
 // "GPU-… 1000" or "GPU-… all".
 Result<void> write_key(const fs::path& folder, const MpsKey& key) {
-  const fs::path path = folder / kKeyFile;
-  unlink(path.c_str());
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (fd < 0) {
-    return fail(Error::Code::unavailable, "cannot write {}: {}", path.string(),
-                std::strerror(errno));
-  }
-  const std::string text = fmt::format(
-      "{} {}\n", key.gpu, key.user ? std::to_string(key.user->value()) : std::string("all"));
-  const bool written = write(fd, text.data(), text.size()) == std::ssize(text);
-  close(fd);
-  if (!written) return fail(Error::Code::unavailable, "cannot write {}", path.string());
-  return {};
+  const std::string user = key.user ? std::to_string(key.user->value()) : "all";
+  return sys::write_whole(folder / kKeyFile, fmt::format("{} {}\n", key.gpu, user), 0600, false);
 }
 
 std::optional<MpsKey> read_key(const fs::path& folder) {
@@ -89,7 +52,7 @@ std::optional<MpsKey> read_key(const fs::path& folder) {
 MpsServers::MpsServers(MpsControl& control, fs::path root)
     : control_(control), root_(std::move(root)) {}
 
-std::string MpsServers::describe(const Server& server) const {
+std::string MpsServers::describe(const Server& server) {
   return fmt::format(
       "MPS server for {} on {}",
       server.key.user ? fmt::format("user {}", *server.key.user) : std::string("all users"),
@@ -97,13 +60,14 @@ std::string MpsServers::describe(const Server& server) const {
 }
 
 Result<void> MpsServers::recover() {
-  TRY(make_folder(root_, geteuid() == 0 ? 0711 : 0700));
+  TRY(sys::make_own_folder(root_, folder_mode()));
+  const std::lock_guard lock(mutex_);
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(root_, error)) {
     const fs::path& folder = entry.path();
     const auto key = read_key(folder);
     if (key && control_.alive(folder)) {
-      servers_.push_back(std::make_unique<Server>(Server{.key = *key, .folder = folder}));
+      add(*key, folder)->up = true;
       continue;
     }
     control_.stop(folder);  // servers may have outlived their control daemon
@@ -113,150 +77,237 @@ Result<void> MpsServers::recover() {
   return {};
 }
 
-Result<MpsServers::Server*> MpsServers::start(const MpsKey& key, const fs::path& folder) {
-  TRY(make_folder(root_, geteuid() == 0 ? 0711 : 0700));
-  TRY(make_folder(folder, geteuid() == 0 ? 0711 : 0700));
-  TRY(make_folder(folder / kPipes, geteuid() == 0 ? 0711 : 0700));
-  TRY(make_folder(folder / kLog, 0700));
-  TRY(write_key(folder, key));
-  if (const auto started = control_.start(folder, key.gpu, !key.user); !started) {
-    std::error_code ignored;
-    fs::remove_all(folder, ignored);
-    return tl::make_unexpected(started.error());
-  }
-  servers_.push_back(std::make_unique<Server>(Server{.key = key, .folder = folder}));
-  return servers_.back().get();
-}
-
-Result<void> MpsServers::adopt(const HolderId& job, const MpsKey& key, const fs::path& pipes,
-                               std::int64_t clients, Bytes limit) {
-  const fs::path folder = pipes.parent_path();
-  if (folder.parent_path() != root_) {
-    return fail(Error::Code::failed_state, "{} is no place of ours", pipes.string());
-  }
-  const auto found =
-      std::ranges::find_if(servers_, [&](const auto& one) { return one->folder == folder; });
-  Server* server = found == servers_.end() ? TRY(start(key, folder)) : found->get();
-  server->clients[job] = {clients, limit};
-  server->empty_since.reset();
-  set_limit(*server);
-  return {};
-}
-
-MpsServers::Server* MpsServers::find_room(const MpsKey& key, std::int64_t clients) {
-  for (const auto& server : servers_) {
+MpsServers::Shared MpsServers::find_room(const MpsKey& key, std::int64_t clients) const {
+  for (const Shared& server : servers_) {
+    if (server->key != key || server->leaving || server->failures >= kMostFailures) continue;
     std::int64_t all = clients;
     for (const auto& [other, client] : server->clients) all += client.count;
-    if (server->key == key && all <= core::kMpsClients && control_.alive(server->folder)) {
-      return server.get();
-    }
+    if (all <= core::kMpsClients) return server;
   }
   return nullptr;
 }
 
-bool MpsServers::has_room(const MpsKey& key, std::int64_t clients) {
+bool MpsServers::has_room(const MpsKey& key, std::int64_t clients) const {
+  const std::lock_guard lock(mutex_);
   return find_room(key, clients) != nullptr;
 }
 
-Result<fs::path> MpsServers::acquire(const HolderId& job, const MpsKey& key, std::int64_t clients,
-                                     Bytes limit) {
-  Server* chosen = find_room(key, clients);
-  if (chosen == nullptr) chosen = TRY(start(key, root_ / TRY(random_name())));
-  chosen->clients[job] = {clients, limit};
-  chosen->empty_since.reset();
-  set_limit(*chosen);
-  return chosen->folder / kPipes;
+MpsServers::Shared MpsServers::find(const fs::path& folder) const {
+  const auto found =
+      std::ranges::find_if(servers_, [&](const Shared& one) { return one->folder == folder; });
+  return found == servers_.end() ? nullptr : *found;
 }
 
-Result<void> MpsServers::start_early(const fs::path& pipes) {
-  for (const auto& server : servers_) {
-    if (server->folder != pipes.parent_path()) continue;
-    TRY(control_.start_server(server->folder));
-    server->early = true;
-    return {};
+MpsServers::Shared MpsServers::add(const MpsKey& key, fs::path folder) {
+  Shared server(new Server{.key = key, .folder = std::move(folder)});
+  // What serves everybody may have the GPU to itself (EXCLUSIVE_PROCESS).
+  for (const Shared& other : servers_) {
+    if (!key.user && other->leaving && other->key == key) server->before.push_back(other);
   }
-  return fail(Error::Code::not_found, "there is no server at {}", pipes.string());
+  servers_.push_back(server);
+  return server;
 }
 
-void MpsServers::release(const HolderId& job, MonoTime now) {
-  for (const auto& server : servers_) {
-    if (server->clients.erase(job) == 0) continue;
-    if (server->clients.empty()) {
-      server->empty_since = now;
-    } else {
-      set_limit(*server);
+void MpsServers::put(Server& server, const Place& place) {
+  server.clients[place.job] = {place.clients, place.limit};
+  server.empty_since.reset();
+  server.early |= place.early;
+}
+
+fs::path MpsServers::reserve(const Place& place) {
+  const std::lock_guard lock(mutex_);
+  Shared server = find_room(place.key, place.clients);
+  if (!server) server = add(place.key, root_ / sys::random_name());
+  put(*server, place);
+  return server->folder / kPipes;
+}
+
+Result<void> MpsServers::adopt(const Place& place, const fs::path& pipes) {
+  const fs::path folder = pipes.parent_path();
+  if (folder.parent_path() != root_) {
+    return fail(Error::Code::failed_state, "{} is no place of ours", pipes.string());
+  }
+  const std::lock_guard lock(mutex_);
+  Shared server = find(folder);
+  if (!server) server = add(place.key, folder);
+  put(*server, place);
+  return {};
+}
+
+Result<MpsServers::Up> MpsServers::bring_up(const HolderId& job, const fs::path& pipes) {
+  Shared server;
+  {
+    const std::lock_guard lock(mutex_);
+    server = find(pipes.parent_path());
+  }
+  if (!server) return fail(Error::Code::not_found, "there is no server at {}", pipes.string());
+  const std::lock_guard turn(server->turn);
+  auto remarks = put_right(*server, Patience::once);
+  if (remarks) return Up{std::move(*remarks), server->has_server};
+  const std::lock_guard lock(mutex_);
+  server->clients.erase(job);
+  if (server->clients.empty() && !server->up) std::erase(servers_, server);
+  return tl::make_unexpected(remarks.error());
+}
+
+Result<void> MpsServers::start(Server& server) {
+  for (const Shared& before : std::exchange(server.before, {})) end(*before);
+  const fs::path& folder = server.folder;
+  TRY(sys::make_own_folder(root_, folder_mode()));
+  TRY(sys::make_own_folder(folder, folder_mode()));
+  TRY(sys::make_own_folder(folder / kPipes, folder_mode()));
+  TRY(sys::make_own_folder(folder / kLog, 0700));
+  TRY(write_key(folder, server.key));
+  return control_.start(folder, server.key.gpu, !server.key.user);
+}
+
+Result<std::vector<std::string>> MpsServers::put_right(Server& server, Patience patience) {
+  std::vector<std::string> remarks;
+  bool early = false;
+  bool deaf = false;
+  {
+    const std::lock_guard lock(mutex_);
+    early = server.early && !server.has_server;
+    deaf = server.deaf;
+  }
+  if (!server.up || !control_.alive(server.folder)) {
+    if (server.up) {
+      control_.stop(server.folder);  // what the dead one left: servers nobody controls
+      const std::lock_guard lock(mutex_);
+      ++server.failures;
+      early = server.early;
     }
+    server.limit = Bytes(0);
+    server.has_server = false;
+    deaf = false;
+    if (const auto started = start(server); !started) {
+      std::error_code ignored;
+      if (!server.up) fs::remove_all(server.folder, ignored);
+      return tl::make_unexpected(started.error());
+    }
+    if (server.up) remarks.push_back(describe(server) + ": its control daemon died; started again");
+    server.up = true;
   }
+  if (early) {
+    const auto started = control_.start_server(server.folder);
+    server.has_server = started.has_value();
+    if (!started) remarks.push_back(describe(server) + ": " + started.error().message);
+  }
+  if (deaf && patience == Patience::once) {
+    const std::lock_guard lock(mutex_);
+    server.due = true;
+  } else if (auto complaint = set_limit(server)) {
+    remarks.push_back(std::move(*complaint));
+  }
+  return remarks;
 }
 
 // Where it cannot be set, the jobs' environment and the library still hold them, until it can be
 // when the next job comes or goes.
-void MpsServers::set_limit(Server& server) {
+std::optional<std::string> MpsServers::set_limit(Server& server) {
   Bytes most(0);
-  for (const auto& [job, client] : server.clients) most = std::max(most, client.limit);
-  if (most == server.limit || most == Bytes(0)) return;
-  if (const auto set = control_.limit(server.folder, most)) {
-    server.limit = most;
-  } else {
-    complaints_.push_back(describe(server) + ": " + set.error().message);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [job, client] : server.clients) most = std::max(most, client.limit);
+    server.due = false;
   }
+  if (most == server.limit || most == Bytes(0)) return std::nullopt;
+  const auto set = control_.limit(server.folder, most);
+  if (set) server.limit = most;
+  const std::lock_guard lock(mutex_);
+  server.deaf = !set;
+  return set ? std::nullopt : std::optional(describe(server) + ": " + set.error().message);
 }
 
-void MpsServers::remove(Server& server) {
-  control_.stop(server.folder);
-  std::error_code ignored;
-  fs::remove_all(server.folder, ignored);
-  server.removed = true;
-}
-
-void MpsServers::drop_removed() {
-  std::erase_if(servers_, [](const auto& one) { return one->removed; });
-}
-
-std::vector<std::string> MpsServers::tick(MonoTime now) {
-  auto events = std::exchange(complaints_, {});
-  for (const auto& server : servers_) {
+void MpsServers::release(const HolderId& job, MonoTime now) {
+  const std::lock_guard lock(mutex_);
+  for (const Shared& server : servers_) {
+    if (server->clients.erase(job) == 0) continue;
     if (server->clients.empty()) {
-      if (!server->empty_since) server->empty_since = now;
-      if (now - *server->empty_since < kLinger) continue;
-      remove(*server);
-      events.push_back(describe(*server) + ": stopped, it was empty");
-      continue;
+      server->empty_since = now;
+    } else {
+      server->due = true;
     }
-    if (control_.alive(server->folder)) {
-      server->failures = 0;
-      continue;
-    }
-    if (server->failures >= kMostFailures) continue;
-    // What the dead one left: servers nobody controls.
-    control_.stop(server->folder);
-    const auto again = control_.start(server->folder, server->key.gpu, !server->key.user);
-    ++server->failures;
-    server->limit = Bytes(0);
-    if (again) set_limit(*server);
-    if (again && server->early) (void)control_.start_server(server->folder);
-    events.push_back(fmt::format("{}: its control daemon died; {}", describe(*server),
-                                 again ? "started again" : again.error().message));
   }
-  drop_removed();
-  return events;
+}
+
+void MpsServers::end(Server& server) {
+  const std::lock_guard turn(server.turn);
+  if (!std::exchange(server.gone, true)) {
+    control_.stop(server.folder);
+    std::error_code ignored;
+    fs::remove_all(server.folder, ignored);
+  }
+  const std::lock_guard lock(mutex_);
+  std::erase_if(servers_, [&](const Shared& one) { return one.get() == &server; });
+}
+
+MpsServers::Chore MpsServers::stopping(const Shared& server) {
+  server->leaving = true;
+  return {server->key, server->folder, [this, server]() -> std::vector<std::string> {
+            end(*server);
+            return {describe(*server) + ": stopped, it was empty"};
+          }};
+}
+
+std::vector<std::string> MpsServers::mend(Server& server) {
+  const std::lock_guard turn(server.turn);
+  {
+    const std::lock_guard lock(mutex_);
+    server.given_out = false;
+    if (server.clients.empty()) return {};
+  }
+  auto remarks = put_right(server, Patience::again);
+  if (remarks) return *remarks;
+  return {describe(server) + ": its control daemon died; " + remarks.error().message};
+}
+
+std::vector<MpsServers::Chore> MpsServers::tick(MonoTime now) {
+  std::vector<Chore> chores;
+  std::vector<Shared> serving;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Shared& server : servers_) {
+      if (server->leaving || server->given_out) continue;
+      if (!server->clients.empty()) {
+        serving.push_back(server);
+        continue;
+      }
+      if (!server->empty_since) server->empty_since = now;
+      if (now - *server->empty_since >= kLinger) chores.push_back(stopping(server));
+    }
+  }
+  for (const Shared& server : serving) {
+    const std::unique_lock turn(server->turn, std::try_to_lock);
+    if (!turn || !server->up) continue;  // somebody is at it
+    const bool alive = control_.alive(server->folder);
+    const std::lock_guard lock(mutex_);
+    if (alive) server->failures = 0;
+    if (alive ? !server->due : server->failures >= kMostFailures) continue;
+    server->given_out = true;
+    chores.push_back({server->key, server->folder, [this, server] { return mend(*server); }});
+  }
+  return chores;
 }
 
 std::vector<MpsServers::View> MpsServers::view() const {
+  const std::lock_guard lock(mutex_);
   std::vector<View> views;
-  for (const auto& server : servers_) {
-    View view{server->key, server->folder / kPipes, {}};
+  for (const Shared& server : servers_) {
+    View view{server->key, server->folder / kPipes, {}, server->leaving};
     for (const auto& [job, client] : server->clients) view.jobs.push_back(job);
     views.push_back(std::move(view));
   }
   return views;
 }
 
-void MpsServers::stop_empty() {
-  for (const auto& server : servers_) {
-    if (server->clients.empty()) remove(*server);
+std::vector<MpsServers::Chore> MpsServers::take_empty() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Chore> chores;
+  for (const Shared& server : servers_) {
+    if (server->clients.empty()) chores.push_back(stopping(server));
   }
-  drop_removed();
+  return chores;
 }
 
 }  // namespace aliquot::gpu

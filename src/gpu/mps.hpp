@@ -3,8 +3,12 @@
 // gone. Servers outlive the daemon: it finds them again by their folders.
 //
 // MpsControl is the program nvidia-cuda-mps-control: open_mps() gives the real one (or the
-// stand-in's), FakeMps (fake_mps.hpp) is for tests. Both classes are for one thread at a time, and
-// block for as long as starting a process takes: on a worker.
+// stand-in's), FakeMps (fake_mps.hpp) is for tests. It blocks for as long as starting a process
+// takes, and longer where a user has stopped his server. It may be called from several threads, for
+// each folder from one at a time.
+//
+// MpsServers may be called from any thread. Who does something to a server has that server's turn
+// and no lock of others: only bring_up() and what tick() gives out wait, each for one server.
 //
 // Run by root, control daemons run as root and each server as the user it serves, so that no job
 // can change its server's settings. Every folder has a name that cannot be guessed, and can be
@@ -17,8 +21,10 @@
 #include <compare>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -73,62 +79,102 @@ class MpsServers {
   // After a start of the daemon: takes up what runs. Folders whose control daemon has gone are
   // removed. Jobs are told by adopt(); a server without any is stopped by tick() like others.
   Result<void> recover();
-  // A job that ran before, with the pipe directory it was given then. A server that has gone
-  // meanwhile is started anew in the same place.
-  Result<void> adopt(const HolderId& job, const MpsKey& key, const std::filesystem::path& pipes,
-                     std::int64_t clients, Bytes limit = Bytes(0));
 
-  // The pipe directory for this job, which may bring so many clients, each with this limit; 0:
-  // none.
-  Result<std::filesystem::path> acquire(const HolderId& job, const MpsKey& key,
-                                        std::int64_t clients, Bytes limit = Bytes(0));
+  // A place for a job: so many clients, each with this limit; 0: none.
+  struct Place {
+    HolderId job;
+    MpsKey key;
+    std::int64_t clients = 1;
+    Bytes limit = Bytes(0);
+    // The server is started with its control daemon, and has the GPU before anybody else
+    // (EXCLUSIVE_PROCESS).
+    bool early = false;
+  };
+  // The pipe directory for this job. Whether its server runs is for bring_up() to see to.
+  std::filesystem::path reserve(const Place& place);
+  // A job that ran before, with the pipe directory it was given then.
+  Result<void> adopt(const Place& place, const std::filesystem::path& pipes);
+  // After either of them: starts the server where it does not run, in its place, and sets its
+  // limits. What there is to say of it, for the log. After an error the job has no place.
+  struct Up {
+    std::vector<std::string> remarks = {};
+    bool early = false;  // it was to be, and is
+  };
+  Result<Up> bring_up(const HolderId& job, const std::filesystem::path& pipes);
   void release(const HolderId& job, MonoTime now);
-  // Whether acquire() would not have to start a server.
-  [[nodiscard]] bool has_room(const MpsKey& key, std::int64_t clients);
-  // The server behind these pipes is started now, and again whenever its control daemon is: it has
-  // the GPU before anybody else (EXCLUSIVE_PROCESS).
-  Result<void> start_early(const std::filesystem::path& pipes);
+  // Whether reserve() would find a server that is there.
+  [[nodiscard]] bool has_room(const MpsKey& key, std::int64_t clients) const;
 
-  // Starts again what has died, stops what has been empty for a while. What happened, for the log.
-  std::vector<std::string> tick(MonoTime now);
+  // Something to be done to one server; what happened, for the log.
+  struct Chore {
+    MpsKey key;
+    std::filesystem::path folder;
+    std::function<std::vector<std::string>()> run;
+  };
+  // Starting again what has died, setting limits, stopping what has been empty for a while. No
+  // server is given out a second time before its chore is done.
+  std::vector<Chore> tick(MonoTime now);
+  // The daemon ends: servers without a job go now. The others serve their jobs on.
+  std::vector<Chore> take_empty();
 
   struct View {
     MpsKey key;
     std::filesystem::path pipes;
     std::vector<HolderId> jobs;
+    bool leaving = false;  // it is being stopped, and is for nobody any more
   };
   [[nodiscard]] std::vector<View> view() const;
-  // The daemon ends: servers without a job go now. The others serve their jobs on.
-  void stop_empty();
 
  private:
-  struct Server {
-    MpsKey key;
-    std::filesystem::path folder;
-    struct Client {
-      std::int64_t count = 0;
-      Bytes limit = Bytes(0);  // 0: none
-    };
-    std::map<HolderId, Client> clients = {};
-    Bytes limit = Bytes(0);  // that is in force
-    std::optional<MonoTime> empty_since = {};
-    bool early = false;    // its server is started before the first client comes
-    int failures = 0;      // in a row
-    bool removed = false;  // on its way out of the list
+  struct Client {
+    std::int64_t count = 0;
+    Bytes limit = Bytes(0);  // 0: none
   };
+  struct Server {
+    const MpsKey key;
+    const std::filesystem::path folder;
 
-  Result<Server*> start(const MpsKey& key, const std::filesystem::path& folder);
-  Server* find_room(const MpsKey& key, std::int64_t clients);
-  void remove(Server& server);
-  // What its clients may hold, after the jobs it serves have changed.
-  void set_limit(Server& server);
-  void drop_removed();
-  std::string describe(const Server& server) const;
+    // Under mutex_.
+    std::map<HolderId, Client> clients = {};
+    std::optional<MonoTime> empty_since = {};
+    bool given_out = false;  // as a chore
+    bool due = false;        // its limits are to be looked at by a chore
+    bool deaf = false;       // it took no limit when it was last told
+    bool early = false;
+    bool leaving = false;
+    int failures = 0;  // in a row
+
+    // Who has the turn speaks to its control daemon, and has what follows.
+    std::mutex turn = {};
+    std::vector<std::shared_ptr<Server>> before = {};  // that have to be gone when it starts
+    bool up = false;  // was, at least once; not: so far it is a place in the list
+    bool gone = false;
+    bool has_server = false;  // by `early`
+    Bytes limit = Bytes(0);   // that is in force
+  };
+  using Shared = std::shared_ptr<Server>;
+
+  // Under mutex_.
+  [[nodiscard]] Shared find_room(const MpsKey& key, std::int64_t clients) const;
+  [[nodiscard]] Shared find(const std::filesystem::path& folder) const;
+  Shared add(const MpsKey& key, std::filesystem::path folder);
+  static void put(Server& server, const Place& place);
+
+  // In the server's turn.
+  Result<void> start(Server& server);
+  enum class Patience : std::uint8_t { once, again };  // with one that took no limit
+  Result<std::vector<std::string>> put_right(Server& server, Patience patience);
+  std::optional<std::string> set_limit(Server& server);
+
+  void end(Server& server);
+  std::vector<std::string> mend(Server& server);
+  Chore stopping(const Shared& server);  // under mutex_
+  static std::string describe(const Server& server);
 
   MpsControl& control_;
-  std::filesystem::path root_;
-  std::vector<std::unique_ptr<Server>> servers_;
-  std::vector<std::string> complaints_;  // for tick()
+  const std::filesystem::path root_;
+  mutable std::mutex mutex_;  // never held while a program runs
+  std::vector<Shared> servers_;
 };
 
 }  // namespace aliquot::gpu

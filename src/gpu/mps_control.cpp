@@ -1,18 +1,16 @@
 // MpsControl by running nvidia-cuda-mps-control.
-#include <dirent.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include "base/text.hpp"
 #include "gpu/mps.hpp"
-#include "gpu/own_fd.hpp"
+#include "sys/fd.hpp"
+#include "sys/process.hpp"
 
 namespace aliquot::gpu {
 namespace {
@@ -22,62 +20,34 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPipeVariable = "CUDA_MPS_PIPE_DIRECTORY";
 constexpr Millis kStart = seconds(15);
 constexpr Millis kAnswer = seconds(1);
-constexpr int kStopMs = 5'000;
+constexpr Millis kStop = seconds(5);
 // The kernel's limit of a socket's name, less the longest that the driver puts into the folder.
 constexpr std::size_t kLongestFolder = 107 - std::string_view("/p/control_privileged").size();
 
-std::string read_proc(pid_t pid, const char* name) {
-  const OwnFd file(open(fmt::format("/proc/{}/{}", pid, name).c_str(), O_RDONLY | O_CLOEXEC));
-  std::string text;
-  std::array<char, 4096> buffer{};
-  ssize_t n = 0;
-  while (file && (n = read(file.get(), buffer.data(), buffer.size())) > 0) {
-    text.append(buffer.data(), static_cast<std::size_t>(n));
-  }
-  return text;
-}
-
-bool is_ours(pid_t pid) {
-  struct stat owner {};
-  return pid > 1 && stat(fmt::format("/proc/{}", pid).c_str(), &owner) == 0 &&
-         owner.st_uid == geteuid();
-}
+bool is_ours(Pid pid) { return pid.value() > 1 && sys::owner_of(pid) == Uid(geteuid()); }
 
 // By its name, which anybody can take.
-bool is_mps(pid_t pid) { return read_proc(pid, "comm").starts_with("nvidia-cuda-mps"); }
-
-// 0: it is gone.
-pid_t parent_of(pid_t pid) {
-  const std::string text = read_proc(pid, "stat");
-  const auto name_end = text.rfind(") ");
-  if (name_end == std::string::npos) return 0;
-  const auto fields = split(std::string_view(text).substr(name_end + 2), ' ');
-  return fields.size() < 2 ? 0 : static_cast<pid_t>(parse_digits(fields[1]).value_or(0));
-}
+bool is_mps(Pid pid) { return sys::command_of(pid).starts_with("nvidia-cuda-mps"); }
 
 // Every process of MPS that was started with these pipes; those of others carry the name too (each
 // client does), so the program counts. Not by the pid file: in there anyone may write.
 struct Found {
-  pid_t pid = 0;
+  Pid pid;
   bool control = false;
 };
 std::vector<Found> find_processes(const fs::path& pipes) {
   const std::string wanted = fmt::format("{}={}", kPipeVariable, pipes.string());
   std::vector<Found> found;
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc"), closedir);
-  if (!folder) return found;
-  while (const dirent* entry = readdir(folder.get())) {
-    const auto number = parse_digits(entry->d_name);
-    if (!number) continue;
-    const auto pid = static_cast<pid_t>(*number);
-    if (!is_mps(pid)) continue;
+  for (const Pid pid : sys::all_pids()) {
+    const auto process = is_mps(pid) ? sys::read_process(pid) : std::nullopt;
+    if (!process) continue;
     // Control daemons are ours, and servers are their children. Somebody else's program may have
     // any name, and can see to it that who reads its command line or environment waits for ever.
     const bool own = is_ours(pid);
-    if (const pid_t parent = parent_of(pid); !own && (!is_ours(parent) || !is_mps(parent)))
-      continue;
-    const bool control = own && read_proc(pid, "cmdline").find("-mps-control") != std::string::npos;
-    const std::string environment = read_proc(pid, "environ");
+    if (!own && (!is_ours(process->parent) || !is_mps(process->parent))) continue;
+    const bool control = own && sys::read_proc(pid, "cmdline").value_or("").find("-mps-control") !=
+                                    std::string::npos;
+    const std::string environment = sys::read_proc(pid, "environ").value_or("");
     for (const auto variable : split(environment, '\0')) {
       if (variable == wanted) found.push_back({pid, control});
     }
@@ -107,7 +77,7 @@ class ExecMps final : public MpsControl {
       return fail(Error::Code::unavailable, "nvidia-cuda-mps-control does not start: {}",
                   line.empty() ? fmt::format("status {}", answer.status) : line);
     }
-    processes_.erase(folder);
+    forget(folder);
     if (!alive(folder)) {
       return fail(Error::Code::unavailable, "nvidia-cuda-mps-control ended at once");
     }
@@ -115,15 +85,8 @@ class ExecMps final : public MpsControl {
   }
 
   bool alive(const fs::path& folder) override {
-    auto known = processes_.find(folder);
-    if (known == processes_.end()) {
-      for (const Found& one : find_processes(folder / "p")) {
-        if (!one.control) continue;
-        OwnFd process = open_pid(one.pid);
-        if (process) known = processes_.insert_or_assign(folder, std::move(process)).first;
-      }
-    }
-    return known != processes_.end() && !ended(known->second, 0);
+    const auto process = control_daemon(folder);
+    return process != nullptr && !sys::has_ended(*process, Millis(0));
   }
 
   Result<void> limit(const fs::path& folder, Bytes each) override {
@@ -156,17 +119,18 @@ class ExecMps final : public MpsControl {
   }
 
   void stop(const fs::path& folder) override {
-    if (alive(folder)) {
-      run_control(pipe(folder), {.input = "quit -t 1\n", .patience = Millis(kStopMs)});
-      ended(processes_.find(folder)->second, kStopMs);
+    if (const auto process = control_daemon(folder);
+        process && !sys::has_ended(*process, Millis(0))) {
+      run_control(pipe(folder), {.input = "quit -t 1\n", .patience = kStop});
+      sys::has_ended(*process, kStop);
     }
-    processes_.erase(folder);
+    forget(folder);
     // What did not go by itself.
     for (const Found& one : find_processes(folder / "p")) {
-      const OwnFd process = open_pid(one.pid);
+      const sys::Fd process = sys::open_pid(one.pid);
       if (!process) continue;
-      syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
-      ended(process, 1'000);
+      sys::signal_process(process.get(), SIGKILL);
+      sys::has_ended(process, seconds(1));
     }
   }
 
@@ -175,9 +139,32 @@ class ExecMps final : public MpsControl {
     return tell(pipe(folder), commands, kAnswer);
   }
 
-  fs::path program_;
-  std::vector<std::string> extra_;
-  std::map<fs::path, OwnFd> processes_;
+  // Null: there is none.
+  std::shared_ptr<const sys::Fd> control_daemon(const fs::path& folder) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto known = processes_.find(folder); known != processes_.end()) {
+        return known->second;
+      }
+    }
+    for (const Found& one : find_processes(folder / "p")) {
+      auto process = std::make_shared<const sys::Fd>(sys::open_pid(one.pid));
+      if (!one.control || !*process) continue;
+      const std::lock_guard lock(mutex_);
+      processes_.insert_or_assign(folder, process);
+      return process;
+    }
+    return nullptr;
+  }
+  void forget(const fs::path& folder) {
+    const std::lock_guard lock(mutex_);
+    processes_.erase(folder);
+  }
+
+  const fs::path program_;
+  const std::vector<std::string> extra_;
+  std::mutex mutex_;  // for what follows
+  std::map<fs::path, std::shared_ptr<const sys::Fd>> processes_;
 };
 
 }  // namespace

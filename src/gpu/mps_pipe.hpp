@@ -1,11 +1,10 @@
-// One control daemon of MPS as those see it who may command it, and the one command that is wanted
-// where processes are ended: part_clients(). A client that is killed in the middle of a long kernel
-// takes all clients of its server along (measured: docs/enforcement.md), one whose work was ended
-// by the server before does not.
+// Talks to one control daemon of MPS. part_clients() is for those who end processes: a client that
+// is killed in the middle of a long kernel takes all clients of its server along (measured:
+// docs/enforcement.md). A client whose work the server has ended before does no harm.
 //
-// Whoever signals uses it: the daemon, and aliquot-stepd, which needs nobody else. So it is small,
-// holds nothing, and may be used by several at once: they take turns by a lock in the folder, since
-// nothing says that a control daemon hears two at a time.
+// The daemon and aliquot-stepd both use it, maybe at the same time. They take turns by a lock in
+// the folder, because it is not known whether a control daemon can talk to two programs at once.
+// Nothing is kept between two calls.
 #pragma once
 
 #include <sys/types.h>
@@ -38,21 +37,21 @@ struct MpsAnswer {
 };
 MpsAnswer run_control(const MpsPipe& pipe, const MpsOrder& order);
 
-// What the daemon answers to these lines. Waits for its turn for as long again.
+// What the control daemon answers to these lines. Before, it waits for its turn, at most for the
+// same patience.
 MpsAnswer tell(const MpsPipe& pipe, const std::string& commands, Millis patience);
 // The words of it that are numbers.
 std::vector<pid_t> numbers(const std::string& text);
 
-// How long processes that are to end may go on, because several jobs are ended at once and wait for
-// each other, and then because the server does not answer. One process takes it some 20 ms.
+// How long part_clients() may take, and so keep the processes alive. A process takes some 20 ms.
 struct MpsPatience {
-  Millis turn = seconds(10);
-  Millis answer = seconds(3);
+  Millis turn = seconds(10);   // for the turn, where several jobs are ended at once
+  Millis answer = seconds(3);  // for the server's answers
 };
 
-// Ends what these processes do on the GPU: none is harmed by their end afterwards. Who is no client
-// is left out. Never takes longer than that, whatever has become of the server. What was not as it
-// should be, in one line; empty: all was.
+// Ends what these processes do on the GPU, so that killing them afterwards harms no other client.
+// Processes that are no clients are left out. Returns a complaint of one line; empty: all went
+// well.
 std::string part_clients(const MpsPipe& pipe, const std::vector<pid_t>& processes,
                          const MpsPatience& patience = {});
 

@@ -41,6 +41,19 @@ inline constexpr unsigned long long kMemoryUnknown = ~0ULL;
 
 inline constexpr unsigned kTextSize = 96;
 
+struct EventSetStruct;
+using EventSet = EventSetStruct*;
+struct Event {  // of nvmlEventSetWait_v2
+  Device device;
+  unsigned long long type, data;
+  unsigned gpu_instance, compute_instance;
+};
+inline constexpr unsigned long long kXidEvent = 0x8;
+
+// Of nvmlDeviceGetTotalEccErrors: which errors, counted since when.
+inline constexpr int kUncorrected = 1;
+inline constexpr int kSinceReset = 0;
+
 // Compute modes.
 inline constexpr int kDefaultMode = 0;
 inline constexpr int kExclusiveProcess = 3;

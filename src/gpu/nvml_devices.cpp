@@ -1,11 +1,11 @@
 #include "gpu/nvml_devices.hpp"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
+
+#include "gpu/trouble.hpp"
 
 namespace aliquot::gpu {
 namespace {
@@ -14,68 +14,11 @@ constexpr bool is_lost(nvml::Return code) {
   return code == nvml::kGpuLost || code == nvml::kResetRequired;
 }
 
-template <class Function>
-bool find(void* library, const char* name, Function* out) {
-  void* symbol = dlsym(library, name);
-  if (symbol == nullptr) return false;
-  *out = reinterpret_cast<Function>(symbol);
-  return true;
-}
-
 Bytes to_bytes(unsigned long long n) {
   return Bytes(static_cast<std::int64_t>(std::min<unsigned long long>(n, INT64_MAX)));
 }
 
 }  // namespace
-
-Result<NvmlLibrary> NvmlLibrary::load(const std::string& path) {
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* why = dlerror();
-    return fail(Error::Code::unsupported, "NVML cannot be loaded: {}",
-                why == nullptr ? path.c_str() : why);
-  }
-  NvmlLibrary nvml;
-  const char* missing = nullptr;
-  const auto need = [&](const char* symbol, auto* out) {
-    if (!find(library, symbol, out) && missing == nullptr) missing = symbol;
-  };
-  need("nvmlInit_v2", &nvml.init);
-  need("nvmlShutdown", &nvml.shutdown);
-  need("nvmlErrorString", &nvml.error_string);
-  need("nvmlSystemGetDriverVersion", &nvml.driver_version);
-  need("nvmlDeviceGetCount_v2", &nvml.count);
-  need("nvmlDeviceGetHandleByIndex_v2", &nvml.handle);
-  need("nvmlDeviceGetUUID", &nvml.uuid);
-  need("nvmlDeviceGetName", &nvml.name);
-  need("nvmlDeviceGetPciInfo_v3", &nvml.pci);
-  need("nvmlDeviceGetMinorNumber", &nvml.minor);
-  need("nvmlDeviceGetMemoryInfo", &nvml.memory);
-  need("nvmlDeviceGetUtilizationRates", &nvml.utilization);
-  if (missing != nullptr) {
-    return fail(Error::Code::unsupported, "NVML in {} has no {}: the driver is older than 450",
-                path, missing);
-  }
-  find(library, "nvmlDeviceGetMemoryInfo_v2", &nvml.memory_v2);
-  if (!find(library, "nvmlDeviceGetComputeRunningProcesses_v3", &nvml.compute_processes)) {
-    find(library, "nvmlDeviceGetComputeRunningProcesses_v2", &nvml.compute_processes);
-  }
-  if (!find(library, "nvmlDeviceGetMPSComputeRunningProcesses_v3", &nvml.mps_processes)) {
-    find(library, "nvmlDeviceGetMPSComputeRunningProcesses_v2", &nvml.mps_processes);
-  }
-  if (!find(library, "nvmlDeviceGetMigMode", &nvml.mig_mode) ||
-      !find(library, "nvmlDeviceGetMaxMigDeviceCount", &nvml.most_slices) ||
-      !find(library, "nvmlDeviceGetMigDeviceHandleByIndex", &nvml.slice_handle)) {
-    nvml.mig_mode = nullptr;
-  }
-  find(library, "nvmlDeviceGetCudaComputeCapability", &nvml.capability);
-  if (!find(library, "nvmlDeviceGetHandleByUUID", &nvml.by_uuid) ||
-      !find(library, "nvmlDeviceGetComputeMode", &nvml.mode) ||
-      !find(library, "nvmlDeviceSetComputeMode", &nvml.set_mode)) {
-    nvml.by_uuid = nullptr;
-  }
-  return nvml;
-}
 
 Result<std::unique_ptr<Devices>> NvmlDevices::create(const NvmlLibrary& library, bool simulated) {
   std::unique_ptr<NvmlDevices> devices(new NvmlDevices(library, simulated));
@@ -88,11 +31,13 @@ Result<std::unique_ptr<Devices>> NvmlDevices::create(const NvmlLibrary& library,
   if (library.driver_version(text.data(), text.size()) == nvml::kSuccess) {
     devices->driver_version_ = text.data();
   }
+  devices->health_.emplace(devices->library_);
   TRY(devices->discover());
   return std::unique_ptr<Devices>(std::move(devices));
 }
 
 NvmlDevices::~NvmlDevices() {
+  health_.reset();
   if (library_.shutdown != nullptr) library_.shutdown();
 }
 
@@ -160,6 +105,7 @@ Result<std::optional<std::vector<Device>>> NvmlDevices::describe(unsigned index)
   if (code == nvml::kSuccess) code = library_.name(handle, name.data(), name.size());
   if (is_lost(code)) return std::nullopt;
   if (code != nvml::kSuccess) return error(fmt::format("GPU {}", index), code);
+  health_->watch(index, handle);
 
   Device device;
   device.gpu.id = GpuId(uuid.data());
@@ -258,13 +204,14 @@ Result<std::vector<Process>> NvmlDevices::processes(nvml::Device device) const {
 }
 
 // Nothing: it is lost.
-Result<std::optional<Sample>> NvmlDevices::sample_one(const Device& device) const {
+Result<std::optional<Sample>> NvmlDevices::sample_one(const Device& device) {
   nvml::Device handle = nullptr;
   if (const auto code = library_.handle(static_cast<unsigned>(device.index), &handle);
       code != nvml::kSuccess) {
     if (is_lost(code)) return std::nullopt;
     return error(fmt::format("GPU {}", device.index), code);
   }
+  const std::string trouble = health_->look(device.index, handle);
   if (device.slice) {
     const auto code = library_.slice_handle(handle, *device.slice, &handle);
     if (code == nvml::kNotFound || is_lost(code)) return std::nullopt;
@@ -277,20 +224,34 @@ Result<std::optional<Sample>> NvmlDevices::sample_one(const Device& device) cons
   if (code != nvml::kSuccess && code != nvml::kNotSupported) {
     return error(fmt::format("utilisation of GPU {}", device.index), code);
   }
-  Sample sample{.id = device.gpu.id};
+  Sample sample{.id = device.gpu.id, .trouble = trouble};
+  if (!trouble.empty()) sample.health = core::Health::lost;
   sample.utilisation = Compute(100) * std::min(utilization.gpu, 100U);
   sample.memory_used = TRY(amounts(handle)).used;
   sample.processes = TRY(processes(handle));
   return sample;
 }
 
+// One that answers nothing of use for some looks is as good as lost, and keeps nobody from seeing
+// the others.
+Result<Sample> NvmlDevices::sample_or_lost(const Device& device) {
+  constexpr int kPatience = 5;
+  auto sample = sample_one(device);
+  int& failures = failures_[device.gpu.id];
+  failures = sample ? 0 : failures + 1;
+  if (!sample && failures < kPatience) return tl::make_unexpected(sample.error());
+  if (sample && *sample) return std::move(**sample);
+  return Sample{.id = device.gpu.id,
+                .health = core::Health::lost,
+                .trouble = health_->lost(device.index, sample ? kTroubleLost : kTroubleSilent)};
+}
+
 Result<std::vector<Sample>> NvmlDevices::sample() {
+  health_->collect();
   std::vector<Sample> samples;
   for (auto& device : known_) {
-    auto sample = TRY(sample_one(device));
-    device.gpu.health = sample ? core::Health::ok : core::Health::lost;
-    samples.push_back(sample ? std::move(*sample)
-                             : Sample{.id = device.gpu.id, .health = core::Health::lost});
+    samples.push_back(TRY(sample_or_lost(device)));
+    device.gpu.health = samples.back().health;
   }
   return samples;
 }

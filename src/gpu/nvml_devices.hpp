@@ -1,46 +1,15 @@
-// GPUs as NVML shows them. The library is never unloaded again: the driver keeps threads and state
-// of its own in it.
+// GPUs as NVML shows them.
 #pragma once
 
-#include <functional>
+#include <map>
+#include <optional>
 
 #include "gpu/devices.hpp"
 #include "gpu/nvml_abi.hpp"
+#include "gpu/nvml_health.hpp"
+#include "gpu/nvml_library.hpp"
 
 namespace aliquot::gpu {
-
-// The functions, as found in the library. Those behind a comment may be missing: null.
-struct NvmlLibrary {
-  using GetProcesses = nvml::Return (*)(nvml::Device, unsigned*, nvml::ProcessInfo*);
-
-  nvml::Return (*init)() = nullptr;
-  nvml::Return (*shutdown)() = nullptr;
-  const char* (*error_string)(nvml::Return) = nullptr;
-  nvml::Return (*driver_version)(char*, unsigned) = nullptr;
-  nvml::Return (*count)(unsigned*) = nullptr;
-  nvml::Return (*handle)(unsigned, nvml::Device*) = nullptr;
-  nvml::Return (*uuid)(nvml::Device, char*, unsigned) = nullptr;
-  nvml::Return (*name)(nvml::Device, char*, unsigned) = nullptr;
-  nvml::Return (*pci)(nvml::Device, nvml::PciInfo*) = nullptr;
-  nvml::Return (*minor)(nvml::Device, unsigned*) = nullptr;
-  nvml::Return (*memory)(nvml::Device, nvml::Memory*) = nullptr;
-  nvml::Return (*utilization)(nvml::Device, nvml::Utilization*) = nullptr;
-  nvml::Return (*memory_v2)(nvml::Device, nvml::MemoryV2*) = nullptr;  // since driver 510
-  GetProcesses compute_processes = nullptr;                            // since 450
-  GetProcesses mps_processes = nullptr;                                // since 470
-  // MIG; since 450, all of them or none.
-  nvml::Return (*mig_mode)(nvml::Device, unsigned*, unsigned*) = nullptr;
-  nvml::Return (*most_slices)(nvml::Device, unsigned*) = nullptr;
-  nvml::Return (*slice_handle)(nvml::Device, unsigned, nvml::Device*) = nullptr;
-  nvml::Return (*capability)(nvml::Device, int*, int*) = nullptr;
-  // Compute modes: all of them or none.
-  nvml::Return (*by_uuid)(const char*, nvml::Device*) = nullptr;
-  nvml::Return (*mode)(nvml::Device, int*) = nullptr;
-  nvml::Return (*set_mode)(nvml::Device, int) = nullptr;
-
-  // path as dlopen takes it.
-  static Result<NvmlLibrary> load(const std::string& path);
-};
 
 class NvmlDevices final : public Devices {
  public:
@@ -74,13 +43,16 @@ class NvmlDevices final : public Devices {
   Result<std::vector<Process>> processes(nvml::Device device) const;
   Result<nvml::Device> find(const GpuId& gpu) const;
   Result<int> mode_of(nvml::Device device, const GpuId& gpu) const;
-  Result<std::optional<Sample>> sample_one(const Device& device) const;
+  Result<std::optional<Sample>> sample_one(const Device& device);
+  Result<Sample> sample_or_lost(const Device& device);
   [[nodiscard]] tl::unexpected<Error> error(std::string_view what, nvml::Return code) const;
 
   NvmlLibrary library_;
   bool simulated_;
   std::string driver_version_;
-  std::vector<Device> known_;  // a GPU that falls off the bus can no longer say who it was
+  std::optional<NvmlHealth> health_;
+  std::map<GpuId, int> failures_;  // in a row, to sample it
+  std::vector<Device> known_;      // a GPU that falls off the bus can no longer say who it was
 };
 
 }  // namespace aliquot::gpu

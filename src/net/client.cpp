@@ -7,7 +7,6 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
-#include <cerrno>
 #include <limits>
 #include <utility>
 

@@ -1,4 +1,4 @@
-// HTTP messages as plain values, for client.hpp and server.hpp.
+// HTTP messages as plain values, for the clients and the server.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,17 @@
 
 namespace aliquot::net {
 
-// Who is at the other end, from the kernel; pid may be gone by the time it is looked at.
+// Nobody's: of a peer whose user the kernel cannot tell.
+inline constexpr std::uint32_t kNoUser = UINT32_MAX;
+
+// Who is at the other end. On a Unix socket the process, as the kernel says; it may have ended by
+// now. On TCP uid and gid are kNoUser, and there is an address.
 struct Peer {
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
   std::int32_t pid = 0;
+  std::string address = {};
+  std::string name = {};  // its certificate's common name, where the server asks for one
 };
 
 struct Request {

@@ -1,5 +1,5 @@
-// A Unix socket that no program started from this process inherits. Asio's own are inherited, and
-// whoever holds a connection speaks as the one who made it.
+// A Unix socket that no program started from this process inherits. Asio's own sockets are
+// inherited, and a program that inherits a connection can speak with our rights.
 #pragma once
 
 #include <sys/socket.h>

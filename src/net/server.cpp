@@ -1,11 +1,13 @@
 #include "net/server.hpp"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -15,16 +17,17 @@
 #include <boost/beast/http/write.hpp>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
-#include "base/text.hpp"
+#include "net/address.hpp"
 #include "net/encoding.hpp"
-#include "net/local_socket.hpp"
+#include "net/listen.hpp"
+#include "net/stream.hpp"
+#include "net/tls.hpp"
 #include "net/turns.hpp"
 
 namespace aliquot::net {
@@ -32,7 +35,6 @@ namespace aliquot::net {
 namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = beast::http;
-using Local = asio::local::stream_protocol;
 using boost::system::error_code;
 
 namespace {
@@ -57,6 +59,11 @@ struct Server::Shared : std::enable_shared_from_this<Shared> {
         turns(options.bytes_per_user) {}
 
   void accept();
+  void serve_peer(int accepted, const sockaddr_storage& address);
+  // The connection of a new peer; nothing: it cannot be served.
+  std::shared_ptr<Stream> welcome(Socket socket);
+  // What a peer is counted under.
+  Turns::User number_of(const std::string& address_group);
   // Somebody may have a turn.
   void serve_soon();
   void serve();
@@ -64,12 +71,17 @@ struct Server::Shared : std::enable_shared_from_this<Shared> {
   asio::io_context& context;
   ServerOptions options;
   Handler handler;
-  Local::acceptor acceptor;
+  asio::posix::stream_descriptor acceptor;
+  std::unique_ptr<Tls> tls;
+  std::uint16_t port = 0;
   asio::steady_timer pause;
   Turns turns;
   bool serving = false;
   std::set<Session*> sessions;
-  std::map<uid_t, std::size_t> per_user;
+  std::map<Turns::User, std::size_t> per_user;
+  // On TCP, of those who have a connection. They are numbered as they come.
+  std::map<std::string, Turns::User> address_groups;
+  Turns::User last_number = 0;
   bool closed = false;
   dev_t device = 0;  // of the socket file we made
   ino_t inode = 0;
@@ -78,8 +90,10 @@ struct Server::Shared : std::enable_shared_from_this<Shared> {
 // One connection: reads a request, waits for its answer, writes it, and again.
 class Session final : public Exchange, public std::enable_shared_from_this<Session> {
  public:
-  Session(Local::socket socket, std::shared_ptr<Server::Shared> server)
-      : socket_(std::move(socket)), timer_(server->context), server_(std::move(server)) {
+  Session(std::shared_ptr<Stream> stream, std::shared_ptr<Server::Shared> server)
+      : stream_(server->context, std::move(stream)),
+        timer_(server->context),
+        server_(std::move(server)) {
     server_->sessions.insert(this);
   }
   Session(const Session&) = delete;
@@ -88,27 +102,25 @@ class Session final : public Exchange, public std::enable_shared_from_this<Sessi
     server_->sessions.erase(this);
     if (!counted_) return;
     let_go();
-    const auto mine = server_->per_user.find(peer_.uid);
-    if (--mine->second == 0) server_->per_user.erase(mine);
+    const auto mine = server_->per_user.find(user_);
+    if (--mine->second > 0) return;
+    server_->per_user.erase(mine);
+    server_->address_groups.erase(address_group_);
   }
 
-  void start() {
-    ucred credentials{};
-    socklen_t size = sizeof credentials;
-    if (::getsockopt(socket_.native_handle(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
-      return close();
-    }
-    peer_ = {credentials.uid, credentials.gid, credentials.pid};
-    counted_ = true;
-    const std::size_t mine = ++server_->per_user[peer_.uid];
-    const bool ours = peer_.uid == 0 || peer_.uid == ::geteuid();
-    if (!ours && mine > server_->options.connections_per_user) {
-      return turn_away("you have too many connections to the daemon; try again later");
-    }
-    if (!ours && server_->sessions.size() > server_->options.connections) {
-      return turn_away("the daemon has too many connections; try again later");
-    }
-    wait_for_request();
+  // A process of this machine.
+  void start(const ucred& peer) {
+    peer_ = {peer.uid, peer.gid, peer.pid};
+    user_ = peer.uid;
+    begin(peer_.uid == 0 || peer_.uid == ::geteuid());
+  }
+  // Somebody on the network.
+  void start(const PeerAddress& peer) {
+    remote_ = true;
+    peer_ = {kNoUser, kNoUser, 0, peer.text};
+    address_group_ = peer.group;
+    user_ = server_->number_of(peer.group);
+    begin(false);
   }
 
   void answer(Response response) override {
@@ -134,16 +146,35 @@ class Session final : public Exchange, public std::enable_shared_from_this<Sessi
     }
   }
 
+  void post(std::function<void()> task) override { asio::post(server_->context, std::move(task)); }
+
   void close() {
     if (std::exchange(closed_, true)) return;
-    error_code ignored;
     timer_.cancel();
-    socket_.shutdown(Local::socket::shutdown_both, ignored);
-    socket_.close(ignored);
+    stream_->close();
     for (auto& hook : std::exchange(hooks_, {})) hook();
   }
 
  private:
+  void begin(bool unlimited) {
+    counted_ = true;
+    const std::size_t mine = ++server_->per_user[user_];
+    if (!unlimited && mine > server_->options.connections_per_user) {
+      return turn_away("you have too many connections to the daemon; try again later");
+    }
+    if (!unlimited && server_->sessions.size() > server_->options.connections) {
+      return turn_away("the daemon has too many connections; try again later");
+    }
+    if (!server_->tls) return wait_for_request();
+    be_patient(server_->options.sender_patience);
+    stream_->open([self = shared_from_this()](error_code error) {
+      self->timer_.cancel();
+      if (error || self->closed_) return self->close();
+      self->peer_.name = self->stream_->peer_name();
+      self->wait_for_request();
+    });
+  }
+
   // Said without waiting for a request.
   void turn_away(std::string_view why) {
     const std::string body = error_body("EAGAIN", why);
@@ -151,18 +182,17 @@ class Session final : public Exchange, public std::enable_shared_from_this<Sessi
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
         "Content-Length: {}\r\nConnection: close\r\n\r\n{}",
         body.size(), body);
-    [[maybe_unused]] const auto sent =
-        ::send(socket_.native_handle(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    stream_->send_now(text);
     close();
   }
 
   // Bytes of the request or the answer that is here.
   void keep(std::size_t bytes) {
     kept_ += bytes;
-    server_->turns.keep(peer_.uid, bytes);
+    server_->turns.keep(user_, bytes);
   }
   void let_go() {
-    server_->turns.drop(peer_.uid, std::exchange(kept_, 0));
+    server_->turns.drop(user_, std::exchange(kept_, 0));
     server_->serve_soon();
   }
 
@@ -176,7 +206,7 @@ class Session final : public Exchange, public std::enable_shared_from_this<Sessi
   // Piece by piece: as long as the reader takes some of it, there is time.
   void write_some() {
     be_patient(server_->options.reader_patience);
-    http::async_write_some(socket_, *serializer_,
+    http::async_write_some(stream_, *serializer_,
                            [self = shared_from_this()](error_code error, std::size_t) {
                              self->timer_.cancel();
                              if (error) self->close();
@@ -192,16 +222,18 @@ class Session final : public Exchange, public std::enable_shared_from_this<Sessi
     reply_.reset();
     let_go();
     if (closed_) return;
-    if (!keep_alive_) return close();
-    wait_for_request();
+    if (keep_alive_) return wait_for_request();
+    if (!remote_) return close();
+    be_patient(server_->options.sender_patience);
+    stream_->finish([self = shared_from_this()] { self->close(); });
   }
 
   // An idle connection costs a descriptor and no timer, and may stay for days.
   void wait_for_request() {
     if (buffer_.size() > 0) return read_request();
     buffer_.shrink_to_fit();
-    socket_.async_wait(Local::socket::wait_read, [self = shared_from_this()](error_code error) {
-      if (error) return self->close();
+    stream_->ready([self = shared_from_this()](error_code error) {
+      if (error || self->closed_) return self->close();
       self->read_request();
     });
   }
@@ -214,7 +246,7 @@ class Session final : public Exchange, public std::enable_shared_from_this<Sessi
     parser_->header_limit(16U << 10U);
     parser_->body_limit(server_->options.body_limit);
     be_patient(server_->options.sender_patience);
-    http::async_read_header(socket_, buffer_, *parser_,
+    http::async_read_header(stream_, buffer_, *parser_,
                             [self = shared_from_this()](error_code error, std::size_t) {
                               self->timer_.cancel();
                               self->announce(error);
@@ -228,7 +260,7 @@ class Session final : public Exchange, public std::enable_shared_from_this<Sessi
     if (parser_->is_done()) return line_up();
     const std::size_t size =
         parser_->content_length() ? *parser_->content_length() : server_->options.body_limit;
-    server_->turns.receive(peer_.uid, size, [self = shared_from_this(), size] {
+    server_->turns.receive(user_, size, [self = shared_from_this(), size] {
       self->kept_ += size;
       self->read_rest();
     });
@@ -238,7 +270,7 @@ class Session final : public Exchange, public std::enable_shared_from_this<Sessi
   void read_rest() {
     if (closed_) return let_go();
     be_patient(server_->options.sender_patience);
-    http::async_read(socket_, buffer_, *parser_,
+    http::async_read(stream_, buffer_, *parser_,
                      [self = shared_from_this()](error_code error, std::size_t) {
                        self->timer_.cancel();
                        if (!error && !self->closed_) return self->line_up();
@@ -248,7 +280,7 @@ class Session final : public Exchange, public std::enable_shared_from_this<Sessi
   }
 
   void line_up() {
-    server_->turns.handle(peer_.uid, [self = shared_from_this()] {
+    server_->turns.handle(user_, [self = shared_from_this()] {
       self->let_go();
       self->handle({});
     });
@@ -292,25 +324,27 @@ class Session final : public Exchange, public std::enable_shared_from_this<Sessi
   // While an answer is awaited nobody reads the socket: look for its end. Bytes of a next request
   // end the watch, since they would be reported again and again.
   void watch() {
-    socket_.async_wait(Local::socket::wait_read, [self = shared_from_this()](error_code error) {
+    stream_->ready([self = shared_from_this()](error_code error) {
       if (error || self->closed_ || !self->answering_) return;
-      char byte = 0;
-      const auto got = ::recv(self->socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-      if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return self->close();
-      if (got < 0) self->watch();
+      const auto there = self->stream_->peek();
+      if (there == Stream::Glance::end) return self->close();
+      if (there == Stream::Glance::nothing) self->watch();
     });
   }
 
-  Local::socket socket_;
+  StreamPort stream_;
   asio::steady_timer timer_;
   std::shared_ptr<Server::Shared> server_;
   Peer peer_;
+  Turns::User user_ = 0;       // whom it counts for
+  std::string address_group_;  // on TCP: whose number that is
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   std::optional<http::response<http::string_body>> reply_;
   std::optional<http::response_serializer<http::string_body>> serializer_;
   std::size_t kept_ = 0;
   std::vector<std::function<void()>> hooks_;
+  bool remote_ = false;
   bool counted_ = false;
   bool answering_ = false;
   bool keep_alive_ = true;
@@ -328,8 +362,12 @@ struct Responder::Turn {
   bool answered = false;
 };
 
+// Whoever drops the last copy, the connection ends where all others do.
 Responder::Responder(std::shared_ptr<Exchange> exchange)
-    : turn_(std::make_shared<Turn>(std::move(exchange))) {}
+    : turn_(new Turn(std::move(exchange)), [](Turn* turn) {
+        auto& loop = *turn->exchange;
+        loop.post([last = std::shared_ptr<Turn>(turn)] {});
+      }) {}
 
 void Responder::operator()(Response response) const {
   if (std::exchange(turn_->answered, true)) return;
@@ -356,17 +394,34 @@ void Server::Shared::serve() {
   }
 }
 
+Turns::User Server::Shared::number_of(const std::string& address_group) {
+  const auto [at, is_new] = address_groups.try_emplace(address_group, 0);
+  if (is_new) {
+    do {
+      ++last_number;
+    } while (per_user.contains(last_number));
+    at->second = last_number;
+  }
+  return at->second;
+}
+
+std::shared_ptr<Stream> Server::Shared::welcome(Socket socket) {
+  if (!tls) return make_plain_stream(std::move(socket));
+  return tls->wrap(std::move(socket), {}).value_or(nullptr);
+}
+
 // By hand: what Asio accepts would be open in the programs that other threads start meanwhile.
 void Server::Shared::accept() {
-  acceptor.async_wait(Local::acceptor::wait_read, [self = shared_from_this()](error_code error) {
+  const auto wait = asio::posix::stream_descriptor::wait_read;
+  acceptor.async_wait(wait, [self = shared_from_this()](error_code error) {
     if (self->closed || error == asio::error::operation_aborted) return;
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
     const int accepted =
-        ::accept4(self->acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        ::accept4(self->acceptor.native_handle(), reinterpret_cast<sockaddr*>(&address), &size,
+                  SOCK_CLOEXEC | SOCK_NONBLOCK);
     const int failure = accepted < 0 ? errno : 0;
-    if (accepted >= 0) {
-      Local::socket socket(self->context, Local(), accepted);
-      std::make_shared<Session>(std::move(socket), self)->start();
-    }
+    if (accepted >= 0) self->serve_peer(accepted, address);
     // Nobody there after all, or gone again.
     if (failure == 0 || failure == EAGAIN || failure == ECONNABORTED || failure == EINTR) {
       return self->accept();
@@ -379,61 +434,51 @@ void Server::Shared::accept() {
   });
 }
 
-namespace {
-
-// Makes way for our socket: only a socket that nobody answers is removed.
-Result<void> clear_place(asio::io_context& context, const std::string& path) {
-  struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0) {
-    if (errno == ENOENT) return {};
-    return fail(Error::Code::unavailable, "cannot look at {}: {}", quote(path),
-                std::strerror(errno));
+void Server::Shared::serve_peer(int accepted, const sockaddr_storage& address) {
+  const bool remote = address.ss_family == AF_INET || address.ss_family == AF_INET6;
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  const bool known =
+      remote || ::getsockopt(accepted, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0;
+  const int yes = 1;
+  if (remote) {
+    ::setsockopt(accepted, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    ::setsockopt(accepted, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
   }
-  if (!S_ISSOCK(status.st_mode)) {
-    return fail(Error::Code::failed_state, "{} is there and is no socket: remove it", quote(path));
-  }
-  Local::socket probe(context, Local(), TRY(make_local_socket()));
-  error_code error;
-  probe.connect(Local::endpoint(path), error);
-  if (error != boost::system::errc::connection_refused) {
-    return fail(Error::Code::already_exists, "another daemon listens on {}", quote(path));
-  }
-  if (::unlink(path.c_str()) != 0) {
-    return fail(Error::Code::permission_denied, "cannot remove the stale socket {}: {}",
-                quote(path), std::strerror(errno));
-  }
-  return {};
+  const asio::generic::stream_protocol protocol(remote ? address.ss_family : AF_UNIX,
+                                                remote ? IPPROTO_TCP : 0);
+  const auto stream = welcome(Socket(context, protocol, accepted));
+  if (!stream || !known) return;
+  const auto session = std::make_shared<Session>(stream, shared_from_this());
+  if (!remote) return session->start(credentials);
+  session->start(peer_address(address));
 }
-
-}  // namespace
 
 Result<Server> Server::listen(asio::io_context& context, ServerOptions options, Handler handler) {
   try {
-    TRY(clear_place(context, options.path));
     auto shared = std::make_shared<Shared>(context, std::move(options), std::move(handler));
-    const std::string& path = shared->options.path;
-    error_code error;
-    shared->acceptor.assign(Local(), TRY(make_local_socket()), error);
-    // Who hangs up between the word and the accept must not keep the loop waiting.
-    if (!error) shared->acceptor.non_blocking(true, error);
-    // The mode is right from the first moment on.
-    const mode_t mask = ::umask(static_cast<mode_t>(~shared->options.mode & 0777U));
-    if (!error) shared->acceptor.bind(Local::endpoint(path), error);
-    ::umask(mask);
-    if (!error) shared->acceptor.listen(4096, error);
-    if (error) {
-      return fail(Error::Code::unavailable, "cannot listen on {}: {}", quote(path),
-                  error.message());
-    }
-    struct stat status {};
-    if (::lstat(path.c_str(), &status) == 0) {
-      shared->device = status.st_dev;
-      shared->inode = status.st_ino;
+    const ServerOptions& wanted = shared->options;
+    if (!wanted.path.empty()) {
+      auto place = TRY(listen_local(wanted.path, wanted.mode));
+      shared->device = place.device;
+      shared->inode = place.inode;
+      shared->acceptor.assign(place.socket.release());
+    } else {
+      if (wanted.tls) {
+        shared->tls = TRY(Tls::create({.server = true,
+                                       .certificate = {.file = wanted.tls->certificate},
+                                       .key = {.file = wanted.tls->key},
+                                       .ca = {.file = wanted.tls->client_ca},
+                                       .on_trouble = wanted.tls->on_trouble}));
+      }
+      auto place = TRY(listen_tcp(wanted.host, wanted.port));
+      shared->port = place.port;
+      shared->acceptor.assign(place.socket.release());
     }
     shared->accept();
     return Server(std::move(shared));
-  } catch (const std::exception& error) {  // a path too long for a socket's name
-    return fail(Error::Code::invalid_argument, "cannot listen on the socket: {}", error.what());
+  } catch (const std::exception& error) {
+    return fail(Error::Code::internal, "cannot listen: {}", error.what());
   }
 }
 
@@ -446,7 +491,7 @@ Server::~Server() {
   shared_->closed = true;
   const std::string& path = shared_->options.path;
   struct stat status {};
-  if (::lstat(path.c_str(), &status) == 0 && status.st_dev == shared_->device &&
+  if (!path.empty() && ::lstat(path.c_str(), &status) == 0 && status.st_dev == shared_->device &&
       status.st_ino == shared_->inode) {
     ::unlink(path.c_str());
   }
@@ -460,5 +505,6 @@ Server::~Server() {
 }
 
 std::size_t Server::connections() const { return shared_->sessions.size(); }
+std::uint16_t Server::port() const { return shared_->port; }
 
 }  // namespace aliquot::net

@@ -1,17 +1,18 @@
-// An HTTP server on a Unix socket: asynchronous, on the caller's io_context and in its thread.
-// Every request carries who sent it, from the kernel. The handler answers at once or later through
-// its Responder, and may learn when the peer has gone: an allocation lives as long as its
-// connection.
+// An HTTP server on a Unix socket or on TCP, there with TLS where it is asked for: asynchronous, on
+// the caller's io_context and in its thread. Every request carries who sent it: from the kernel on
+// a Unix socket, an address on TCP. The handler answers at once or later through its Responder, and
+// may learn when the peer has gone: an allocation lives as long as its connection.
 //
-// It decides nothing about paths and permissions: that is the handler's. What is no HTTP, too large
-// or too slow is refused here, users have their turns (turns.hpp), and who does not read an answer
-// is hung up on.
+// It decides nothing about paths and permissions: the handler does. It refuses requests that are no
+// HTTP, too large or too slow, gives each user (on TCP: each address) a turn (turns.hpp), and ends
+// the connection of a client that does not read its answer.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.hpp"
@@ -36,10 +37,13 @@ class Exchange {
 
   virtual void answer(Response response) = 0;
   virtual void on_close(std::function<void()> hook) = 0;
+  // In the loop's thread, soon.
+  virtual void post(std::function<void()> task) { task(); }
 };
 
 // The one way to answer a request. Copies answer the same request; the first answer counts. A
-// request whose Responders are all gone without an answer gets status 500.
+// request whose Responders are all gone without an answer gets status 500. They may be dropped in
+// any thread, and used in the loop's alone.
 class Responder {
  public:
   explicit Responder(std::shared_ptr<Exchange> exchange);
@@ -55,16 +59,30 @@ class Responder {
   std::shared_ptr<Turn> turn_;
 };
 
+// Read again when they change: a connection is made with what is in the files then. While they are
+// unusable, what was read last stays in use.
+struct ServerTls {
+  std::string certificate = {};  // PEM, with the certificates between it and the CA
+  std::string key = {};          // PEM
+  std::string client_ca = {};    // PEM; where it is given a client must show a certificate of it
+  // Told once each time that changed files cannot be used.
+  std::function<void(const Error&)> on_trouble = {};
+};
+
 struct ServerOptions {
-  std::string path;
-  unsigned mode = 0600;  // of the socket file
+  std::string path = {};  // the Unix socket; empty: on TCP, see below
+  unsigned mode = 0600;   // of the socket file
   std::size_t body_limit = 16UL << 20U;
-  // Root and the one who listens always get in; of the others so many, together and each.
+  // For all users together, and for each, which on TCP is each address (of IPv6: each /64). Root
+  // and our own user are not limited.
   std::size_t connections = 8192;
   std::size_t connections_per_user = 2048;
   std::size_t bytes_per_user = 32UL << 20U;  // of requests and answers kept at once
   Millis sender_patience = seconds(10);      // for a request's header, and for the rest of it
-  Millis reader_patience = seconds(30);      // with a reader of an answer who takes nothing of it
+  Millis reader_patience = seconds(30);      // for a client to read some of its answer
+  std::string host = {};                     // an address, or a name of one; empty: every address
+  std::uint16_t port = 0;                    // 0: whichever is free, see Server::port()
+  std::optional<ServerTls> tls = {};         // on TCP alone
 };
 
 class Server {
@@ -81,6 +99,7 @@ class Server {
   ~Server();
 
   [[nodiscard]] std::size_t connections() const;
+  [[nodiscard]] std::uint16_t port() const;  // 0: on a Unix socket
 
  private:
   friend class Session;

@@ -1,6 +1,7 @@
-// Who of the users is served next, so that nobody waits for more than one request of each other
-// user; and how many bytes of requests and answers the server keeps for each: who has too many gets
-// no further turn until some are gone. What somebody sends or does not read costs that one alone.
+// Which user is served next: each in turn, so that a user waits for at most one request of each
+// other user. It also counts the bytes of requests and answers that the server keeps for each user.
+// A user with too many gets no further turn until some are gone, so a user who sends much or does
+// not read the answers slows down nobody else.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +24,10 @@ class Turns {
   void handle(User user, Work work);
   // A request that is announced: once it has its turn, these bytes are kept for it.
   void receive(User user, std::size_t bytes, Work work);
-  // The next one, each user in turn; nothing where nobody may go on.
+  // The next one, each user in turn; nothing: there is none, or its user has too many bytes.
   std::optional<Work> next();
 
-  // Bytes kept for the user, and gone. May let somebody go on.
+  // The server keeps these bytes for the user, or no longer.
   void keep(User user, std::size_t bytes) { users_[user].kept += bytes; }
   void drop(User user, std::size_t bytes);
   [[nodiscard]] std::size_t kept(User user) const;

@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "base/text.hpp"
-#include "node/cgroup_file.hpp"
 #include "node/device_filter.hpp"
-#include "node/file.hpp"
+#include "node/group_paths.hpp"
+#include "sys/file.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -37,7 +37,7 @@ std::int64_t quota_us(CpuMilli cpus) {
 
 Result<void> make_folder(const std::string& path) {
   if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) {
-    return system_error(errno, "cannot make", path);
+    return sys::system_error(errno, "cannot make", path);
   }
   return {};
 }
@@ -49,7 +49,7 @@ Result<void> remove_folder(const std::string& path) {
     if (entry.is_directory(error)) TRY(remove_folder(entry.path().string()));
   }
   if (rmdir(path.c_str()) != 0 && errno != ENOENT) {
-    return system_error(errno, "cannot remove", path);
+    return sys::system_error(errno, "cannot remove", path);
   }
   return {};
 }
@@ -117,7 +117,7 @@ class KernelCgroups : public Cgroups {
         const auto run = parse_run_name(std::string_view(name).substr(kPrefix.size()));
         if (run) found.push_back(meant(*run));
       }
-      if (error) return system_error(error.value(), "cannot list", root);
+      if (error) return sys::system_error(error.value(), "cannot list", root);
     }
     std::ranges::sort(found);
     found.erase(std::unique(found.begin(), found.end()), found.end());
@@ -125,13 +125,14 @@ class KernelCgroups : public Cgroups {
   }
 
   [[nodiscard]] std::optional<Run> run_of(Pid pid) const override {
-    const auto text = read_whole(fmt::format("/proc/{}/cgroup", pid.value())).value_or("");
+    const auto text = sys::read_proc(pid, "cgroup").value_or("");
     // In any hierarchy: who is in a job can move in none of them.
     for (const auto& [controller, root] : roots_) {
       const auto ours = fmt::format("/{}/{}", fs::path(root).filename().string(), kPrefix);
       for (const std::string_view line : split(text, '\n')) {  // 4:memory:/aliquot/job_7/step_0
         const auto at = line.find(ours);
-        if (at == std::string_view::npos) continue;
+        // Below a login's own service its user makes groups, with any name.
+        if (at == std::string_view::npos || line.find("/user@") < at) continue;
         const auto rest = line.substr(at + ours.size());
         if (const auto run = parse_run_name(rest.substr(0, rest.find('/')))) return meant(*run);
       }
@@ -213,7 +214,7 @@ class CgroupsV1 final : public KernelCgroups {
   // A new cpuset is empty and takes nobody.
   static Result<void> inherit_cpuset(const std::string& folder) {
     for (const auto* file : {"/cpuset.cpus", "/cpuset.mems"}) {
-      auto value = TRY(read_whole(fs::path(folder).parent_path().string() + file));
+      auto value = TRY(sys::read_whole(fs::path(folder).parent_path().string() + file));
       while (value.ends_with('\n')) value.pop_back();
       TRY(write_control(folder + file, value));
     }
@@ -383,7 +384,7 @@ Result<std::unique_ptr<Cgroups>> open_v2(const std::string& mount, const std::st
 
 // A v2 hierarchy beside v1 has none of the controllers we want.
 bool is_useful_v2(const std::string& mount) {
-  const auto controllers = read_whole(mount + "/cgroup.controllers");
+  const auto controllers = sys::read_whole(mount + "/cgroup.controllers");
   return controllers && controllers->find("memory") != std::string::npos;
 }
 
@@ -395,7 +396,7 @@ std::unique_ptr<Cgroups> no_cgroups(std::string why) {
 
 std::unique_ptr<Cgroups> open_cgroups(const std::string& name, const fs::path& mounts_file) {
   if (geteuid() != 0) return no_cgroups("not root; jobs are tracked by their processes");
-  const auto text = read_whole(mounts_file);
+  const auto text = sys::read_whole(mounts_file);
   if (!text) return no_cgroups(text.error().message);
   const auto mounts = parse_mounts(*text);
   const auto opened = [&]() -> Result<std::unique_ptr<Cgroups>> {

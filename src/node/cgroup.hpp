@@ -1,11 +1,9 @@
 // Control groups: the kernel's fence around a job and each of its steps. Cgroups makes, changes and
-// removes them; Group names one and GroupPaths says where it lies, which is all that aliquot-stepd
-// needs to put the job in and look after it. There is a driver for v2, one for v1, one for machines
-// where we have none, and a fake (fake_cgroups.hpp).
+// removes them; Group names one, and GroupPaths (group_paths.hpp) says where it lies. There is a
+// driver for v2, one for v1, one for machines where we have none, and a fake (fake_cgroups.hpp).
 //
-// Devices are fenced by v1 alone: v2 wants a BPF program, which is not written here. Everything
-// else works in both. Calls write to the kernel's files and may take milliseconds: make them on a
-// worker.
+// v1 hides devices by its own controller, v2 by a BPF program (device_filter.hpp). Calls write to
+// the kernel's files and may take milliseconds: make them on a worker.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +19,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "base/units.hpp"
-#include "node/process.hpp"
+#include "node/group_paths.hpp"
 #include "node/run_name.hpp"
 
 namespace aliquot::node {
@@ -48,31 +46,6 @@ struct Limits {
   std::int64_t processes = 0;                     // and threads; 0: no limit
   std::vector<DeviceNumber> hidden_devices = {};  // what the job may not open
 };
-
-struct GroupUsage {
-  std::optional<Millis> user_cpu = {};  // absent where the kernel does not say
-  std::optional<Millis> system_cpu = {};
-  std::optional<Bytes> memory_peak = {};
-  std::int64_t oom_kills = 0;
-};
-
-// Where a group lies, by controller; v2 has one folder, under the name "". Empty: no cgroups.
-struct GroupPaths {
-  std::map<std::string, std::string> folders = {};
-  [[nodiscard]] bool empty() const { return folders.empty(); }
-  friend bool operator==(const GroupPaths&, const GroupPaths&) = default;
-};
-
-// What can be done with nothing but the paths; empty ones are a group of nobody, without a freezer.
-// The calling process joins; group_processes() counts the groups below.
-Result<void> join_group(const GroupPaths& paths);
-Result<std::vector<Pid>> group_processes(const GroupPaths& paths);
-Result<void> freeze_group(const GroupPaths& paths, bool frozen);
-GroupUsage group_usage(const GroupPaths& paths);
-// Until the group is empty but for those spared, or patience runs out; how many were there.
-Killed kill_group(const GroupPaths& paths, Millis patience, const std::set<Pid>& spared = {});
-// Of the groups inside alone: of a job, those of its steps.
-std::vector<Pid> inner_processes(const GroupPaths& paths);
 
 class Cgroups {
  public:

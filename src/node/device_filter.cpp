@@ -72,20 +72,20 @@ std::vector<bpf_insn> device_program(const std::vector<DeviceNumber>& hidden) {
   return program;
 }
 
-Result<Fd> load_device_program(const std::vector<bpf_insn>& program) {
+Result<sys::Fd> load_device_program(const std::vector<bpf_insn>& program) {
   bpf_attr attributes{};
   attributes.prog_type = BPF_PROG_TYPE_CGROUP_DEVICE;
   attributes.insns = reinterpret_cast<__u64>(program.data());
   attributes.insn_cnt = static_cast<__u32>(program.size());
   attributes.license = reinterpret_cast<__u64>("Apache-2.0");
-  Fd loaded(static_cast<int>(bpf(BPF_PROG_LOAD, &attributes)));
+  sys::Fd loaded(static_cast<int>(bpf(BPF_PROG_LOAD, &attributes)));
   if (!loaded) return refused("the kernel takes no device program");
   return loaded;
 }
 
 Result<void> hide_devices(const std::string& folder, const std::vector<DeviceNumber>& hidden) {
   const auto program = TRY(load_device_program(device_program(hidden)));
-  const Fd group(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  const sys::Fd group(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!group) return refused(fmt::format("cannot open {}", folder));
   bpf_attr attributes{};
   attributes.target_fd = static_cast<__u32>(group.get());

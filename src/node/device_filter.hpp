@@ -11,7 +11,7 @@
 
 #include "base/result.hpp"
 #include "node/cgroup.hpp"
-#include "node/process.hpp"
+#include "sys/fd.hpp"
 
 namespace aliquot::node {
 
@@ -20,7 +20,7 @@ std::vector<bpf_insn> device_program(const std::vector<DeviceNumber>& hidden);
 
 // Into the kernel, which checks it. The descriptor keeps it there. Fails with permission_denied or
 // unsupported where the kernel will not have it.
-Result<Fd> load_device_program(const std::vector<bpf_insn>& program);
+Result<sys::Fd> load_device_program(const std::vector<bpf_insn>& program);
 
 // From now on, beside what is attached already; it goes with the folder.
 Result<void> hide_devices(const std::string& folder, const std::vector<DeviceNumber>& hidden);

@@ -14,7 +14,7 @@
 #include <fstream>
 #include <optional>
 
-#include "node/cgroup_file.hpp"
+#include "node/group_paths.hpp"
 
 namespace aliquot::node {
 namespace {

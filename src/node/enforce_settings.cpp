@@ -1,7 +1,5 @@
 #include "node/enforce_settings.hpp"
 
-#include <string>
-
 namespace aliquot::node {
 
 TomlReaders enforce_readers(EnforceSettings& to) {
@@ -19,6 +17,18 @@ TomlReaders enforce_readers(EnforceSettings& to) {
              to.kill_escapes = word == "kill";
              return {};
            }}};
+}
+
+std::vector<std::string> differences(const EnforceSettings& one, const EnforceSettings& other) {
+  std::vector<std::string> keys;
+  const auto compare = [&](const char* key, auto member) {
+    if (one.*member != other.*member) keys.emplace_back(key);
+  };
+  compare("enabled", &EnforceSettings::enabled);
+  compare("fault_domain", &EnforceSettings::domain);
+  compare("strict", &EnforceSettings::strict);
+  compare("escape", &EnforceSettings::kill_escapes);
+  return keys;
 }
 
 }  // namespace aliquot::node

@@ -1,6 +1,9 @@
 // How shares are held on a machine: the site's will, the same for every engine.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "base/toml_reader.hpp"
 #include "core/enforcement.hpp"
 
@@ -17,5 +20,7 @@ struct EnforceSettings {
 
 // The keys that every engine's settings have for it: fault_domain, strict, escape.
 TomlReaders enforce_readers(EnforceSettings& to);
+// By their keys.
+std::vector<std::string> differences(const EnforceSettings& one, const EnforceSettings& other);
 
 }  // namespace aliquot::node

@@ -5,17 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <functional>
 #include <set>
 #include <utility>
 
-#include "base/clock.hpp"
-#include "base/text.hpp"
 #include "enforce/abi.h"
-#include "node/file.hpp"
-#include "node/folder.hpp"
+#include "sys/file.hpp"
+#include "sys/folder.hpp"
+#include "sys/system_clock.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -53,10 +50,18 @@ Enforcer::Enforcer(EnforcerOptions options)
 
 Enforcer::~Enforcer() = default;
 
+MonoTime Enforcer::now() const {
+  return options_.clock != nullptr ? options_.clock->mono() : sys::SystemClock().mono();
+}
+
+std::int64_t Enforcer::lane_of(const fs::path& server) {
+  return static_cast<std::int64_t>(std::hash<std::string>{}(server.string()));
+}
+
 Result<std::unique_ptr<Enforcer>> Enforcer::create(EnforcerOptions options) {
   const mode_t mode = ::geteuid() == 0 ? 0711 : 0700;
-  TRY(make_own_folder(options.run / "grants", mode));
-  TRY(make_own_folder(options.run / "boards", mode));
+  TRY(sys::make_own_folder(options.run / "grants", options.walled ? 0700 : mode));
+  TRY(sys::make_own_folder(options.run / "boards", mode));
   auto enforcer = std::unique_ptr<Enforcer>(new Enforcer(std::move(options)));
   if (enforcer->servers_) TRY(enforcer->servers_->recover());
   if (enforcer->servers_ && enforcer->options_.devices != nullptr) {
@@ -80,30 +85,34 @@ std::optional<fs::path> Enforcer::serve(Held& held) {
   if (!held.plan.mps || !servers_) return std::nullopt;
   const core::Grant& grant = held.grant;
   const auto key = key_of(grant, held.plan.domain);
-  const std::lock_guard lock(mps_mutex_);
-  const bool kept = keep_for_server(key, grant.processes);
-  const auto pipes = servers_->acquire(grant.holder, key, grant.processes,
-                                       held.plan.pinned_limit.value_or(Bytes(0)));
-  if (pipes) {
+  fs::path pipes;
+  bool kept = false;
+  {
+    const std::lock_guard lock(mps_mutex_);
+    kept = keep_for_server(key, grant.processes);
+    // Started early, before the job is there: its first process could have the GPU instead.
+    pipes = servers_->reserve(
+        {grant.holder, key, grant.processes, held.plan.pinned_limit.value_or(Bytes(0)), kept});
     busy_ = true;
-    // Before the job is there, or its first process could have the GPU instead of the server.
-    if (kept) {
-      if (const auto started = servers_->start_early(*pipes); !started) {
-        spdlog::warn("GPU {}: {}", key.gpu, started.error().message);
-        exclusive_->restore(key.gpu);
-      }
-    }
-    return *pipes;
   }
-  if (kept) exclusive_->restore(key.gpu);
-  spdlog::warn("job {} starts without MPS: {}", grant.holder, pipes.error().message);
+  const auto up = servers_->bring_up(grant.holder, pipes);
+  const std::lock_guard lock(mps_mutex_);
+  if (up) {
+    for (const std::string& remark : up->remarks) spdlog::warn("{}", remark);
+    if (kept && !up->early) exclusive_->restore(key.gpu);
+    return pipes;
+  }
+  restore_gpus();
+  spdlog::warn("job {} starts without MPS: {}", grant.holder, up.error().message);
   core::drop_mps(held.plan);
   return std::nullopt;
 }
 
 bool Enforcer::keep_for_server(const gpu::MpsKey& key, std::int64_t clients) {
   if (!exclusive_ || key.user || servers_->has_room(key, clients)) return false;
-  const auto on_it = [&](const gpu::MpsServers::View& server) { return server.key.gpu == key.gpu; };
+  const auto on_it = [&](const gpu::MpsServers::View& server) {
+    return server.key.gpu == key.gpu && !(server.leaving && server.key == key);
+  };
   bool alone = std::ranges::none_of(servers_->view(), on_it);
   {
     const std::lock_guard lock(mutex_);
@@ -209,6 +218,43 @@ Result<Enforcer::Enforced> Enforcer::grant(const core::Grant& grant, Reach reach
   return enforced;
 }
 
+Result<void> Enforcer::correct(const core::Grant& grant) {
+  const HolderId& holder = grant.holder;
+  const fs::path pipes = GrantFolder::read_how(grants_, holder, {}).pipes;
+  const auto plan = core::plan_enforcement(options_.facts, grant);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = held_.find(holder);
+    if (found == held_.end()) {
+      return fail(Error::Code::not_found, "job {} is not held: its share stays as it is", holder);
+    }
+    Held& held = found->second;
+    held.grant = grant;
+    if (held.plan.mps) {
+      held.plan.thread_percentage = plan.thread_percentage;
+      held.plan.pinned_limit = plan.pinned_limit;
+    }
+    if (held.folder) {
+      TRY(held.folder->correct(grant, how_of(held.plan, pipes, held.late)));
+    }
+    held.enforced = {};
+    describe(held, pipes.empty() ? std::nullopt : std::optional(pipes));
+    if (!held.folder || !has_lease(*held.folder)) return {};
+  }
+  // It reads them anew.
+  arbiter_.add(holder, group_of(pipes.empty() ? std::nullopt : std::optional(pipes)));
+  return {};
+}
+
+Bytes Enforcer::in_use(const HolderId& job) const {
+  Bytes held(0);
+  auto folder = GrantFolder::open(grants_, job);
+  if (!folder) return held;
+  folder->find_dead();
+  for (const GpuUsage& usage : folder->usage()) held += usage.memory;
+  return held;
+}
+
 void Enforcer::adopt(const core::Grant& grant) {
   const HolderId& holder = grant.holder;
   Held held;
@@ -233,12 +279,19 @@ void Enforcer::adopt(const core::Grant& grant) {
   std::optional<fs::path> pipes;
   if (!how.pipes.empty() && servers_) {
     const auto key = key_of(grant, how.domain);
-    const std::lock_guard lock(mps_mutex_);
-    const auto taken = servers_->adopt(holder, key, how.pipes, grant.processes,
-                                       held.plan.pinned_limit.value_or(Bytes(0)));
+    const auto taken = [&]() -> Result<gpu::MpsServers::Up> {
+      {
+        const std::lock_guard lock(mps_mutex_);
+        const bool kept = exclusive_ && exclusive_->contains(key.gpu);
+        TRY(servers_->adopt(
+            {holder, key, grant.processes, held.plan.pinned_limit.value_or(Bytes(0)), kept},
+            how.pipes));
+      }
+      return servers_->bring_up(holder, how.pipes);
+    }();
     if (taken) {
       pipes = how.pipes;
-      if (exclusive_ && exclusive_->contains(key.gpu)) (void)servers_->start_early(*pipes);
+      for (const std::string& remark : taken->remarks) spdlog::warn("{}", remark);
     } else {
       spdlog::warn("job {} has lost its MPS server: {}", holder, taken.error().message);
     }
@@ -321,10 +374,7 @@ std::optional<Enforcer::Measured> Enforcer::measure(const HolderId& job) {
 
 void Enforcer::drop_files(const HolderId& job) {
   arbiter_.remove(job);
-  if (servers_) {
-    const std::lock_guard lock(mps_mutex_);
-    servers_->release(job, SystemClock().mono());
-  }
+  if (servers_) servers_->release(job, now());
   const std::lock_guard lock(mutex_);
   held_.erase(job);
   suspended_.erase(job);
@@ -347,13 +397,20 @@ void Enforcer::release(const HolderId& job, std::optional<std::int64_t> attempt)
   drop_files(job);
 }
 
+// Each server in a lane of its own, and slow: its user can see to it that it does not end. Not in
+// the one in which its clients are killed: they do not wait for a control daemon to start again.
 void Enforcer::tick() {
   if (!servers_ || ticking_.exchange(true)) return;
   lanes_.post(Uid(0), 0, [this] {
-    const std::lock_guard lock(mps_mutex_);
-    for (const std::string& event : servers_->tick(SystemClock().mono())) {
-      spdlog::info("{}", event);
+    for (gpu::MpsServers::Chore& chore : servers_->tick(now())) {
+      lanes_.post(
+          chore.key.user.value_or(Uid(0)), ~lane_of(chore.folder),
+          [run = std::move(chore.run)] {
+            for (const std::string& event : run()) spdlog::info("{}", event);
+          },
+          Lanes::Pace::slow);
     }
+    const std::lock_guard lock(mps_mutex_);
     restore_gpus();
     busy_ = !servers_->view().empty();
     ticking_ = false;
@@ -371,8 +428,8 @@ void Enforcer::stop(const std::set<HolderId>& active) {
   }
   for (const HolderId& id : over) drop_files(id);
   if (!servers_) return;
+  for (const gpu::MpsServers::Chore& chore : servers_->take_empty()) chore.run();
   const std::lock_guard lock(mps_mutex_);
-  servers_->stop_empty();
   restore_gpus();
 }
 

@@ -3,8 +3,9 @@
 // the job must have in its environment, reads what it used, and finds the processes that got
 // around it.
 //
-// May be called from any thread. grant(), adopt() and release() may wait for a process to start: on
-// a worker. inspect() and tick() wait for no MPS server: its user can stop it.
+// May be called from any thread. grant() and adopt() may wait for a process to start: on a worker.
+// They wait for the job's own MPS server alone, and release(), inspect() and tick() for none: its
+// user can stop it.
 #pragma once
 
 #include <atomic>
@@ -43,6 +44,9 @@ struct EnforcerOptions {
   gpu::Devices* devices = nullptr;       // for their compute modes; null: they stay as they are
   const Clock* clock = nullptr;          // null: the machine's
   Cgroups* cgroups = nullptr;            // that suspended jobs are frozen in; null: others' are
+  // Nobody but us walks through grants/: who is to get to a grant folder has it in a mount of its
+  // own. Else users walk through it to theirs.
+  bool walled = false;
 };
 
 // A process that a job's limits do not reach.
@@ -77,6 +81,10 @@ class Enforcer {
   // Before a job starts. A share that cannot be held is an error; one without its MPS server is
   // not.
   Result<Enforced> grant(const core::Grant& grant, Reach reach = Reach::all);
+  // Other portions of the GPUs that the job holds, from now on; also for its processes that run.
+  Result<void> correct(const core::Grant& grant);
+  // Memory that the job's processes hold, by what they say; of all its GPUs together.
+  [[nodiscard]] Bytes in_use(const HolderId& job) const;
   // After a start of the daemon: those that were held before and run on, all of them, then
   // recovered().
   void adopt(const core::Grant& grant);
@@ -131,6 +139,8 @@ class Enforcer {
   };
 
   explicit Enforcer(EnforcerOptions options);
+  [[nodiscard]] MonoTime now() const;
+  static std::int64_t lane_of(const std::filesystem::path& server);
   [[nodiscard]] std::optional<LeasePlace> take_lease(const GpuId& gpu, const HolderId& holder);
   std::optional<std::filesystem::path> serve(Held& held);
   // Fault domain `gpu`: whether the GPU is kept for the server that is about to start there.
@@ -146,7 +156,7 @@ class Enforcer {
   Condemned condemn(const HolderId& job, const Held& held, const GpuView& view,
                     const core::Watchdog::Verdict& verdict, std::vector<Escape>& escapes) const;
   // A process on a GPU that its job has nothing of: in how many looks in a row, by the GPU's UUID.
-  using Trespasses = std::map<std::pair<std::string, ProcessRef>, int>;
+  using Trespasses = std::map<std::pair<std::string, sys::ProcessRef>, int>;
   void turn_out(const Trespasser& one, const GpuView& view, const Trespasses& before,
                 std::vector<Escape>& escapes, std::vector<Condemned>& condemned);
   // Says so where a GPU has more in use than processes and jobs account for.
@@ -184,8 +194,8 @@ class Enforcer {
   std::map<HolderId, gpu::MpsPipe> unknown_;     // of jobs that nobody has adopted
 
   std::mutex making_boards_;
-  std::mutex mps_mutex_;
   std::optional<gpu::MpsServers> servers_;
+  std::mutex mps_mutex_;  // for exclusive_, with the servers that it goes by; no server has it
   std::optional<ExclusiveGpus> exclusive_;
   std::atomic<bool> busy_ = false;
   std::atomic<bool> ticking_ = false;

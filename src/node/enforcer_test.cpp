@@ -10,7 +10,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <fstream>
+#include <future>
 
 #include "gpu/fake_devices.hpp"
 #include "gpu/fake_mps.hpp"
@@ -70,6 +73,11 @@ class EnforcerTest : public ::testing::Test {
       std::filesystem::permissions(control, std::filesystem::perms::owner_all);
       auto mps = std::make_unique<gpu::FakeMps>();
       mps->program = control;
+      mps->before_stop = [this] {
+        if (!holds_stops_) return;
+        stopping_.set_value();
+        let_stop_.get_future().wait_for(std::chrono::seconds(60));
+      };
       options.mps = std::move(mps);
       options.facts.no_mps.clear();
     }
@@ -91,13 +99,16 @@ class EnforcerTest : public ::testing::Test {
   }
 
   const bool mps_;
+  ManualClock clock_;
+  std::atomic<bool> holds_stops_ = false;  // until they are let go
+  std::promise<void> stopping_;
+  std::promise<void> let_stop_;
   const std::string uuid_ = "GPU-00000000-0000-0000-0000-000000000001";
-  testing::TemporaryFolder folder_;
+  test::Folder folder_;
   core::Grant job_;
   std::unique_ptr<Enforcer> enforcer_;
   pid_t child_ = 0;
   GpuView view_;
-  ManualClock clock_;
   // With the usual time between them, until the time of strangers is over.
   static constexpr std::int64_t kLooks = core::kStrangerTime / core::kWatchInterval;
 };
@@ -110,7 +121,7 @@ TEST_F(EnforcerTest, AfterARestartAJobIsHeldWhateverBecameOfItsUsage) {
   enforcer_.reset();
   // The kernel tells the holder that somebody wants to open it.
   const auto before = ::signal(SIGIO, SIG_IGN);
-  Fd leased(::open((grant / "usage").c_str(), O_RDWR | O_CLOEXEC));
+  sys::Fd leased(::open((grant / "usage").c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_EQ(::fcntl(leased.get(), F_SETLEASE, F_WRLCK), 0);
   adopt();
   EXPECT_TRUE(std::filesystem::exists(grant / "limits"));
@@ -119,9 +130,9 @@ TEST_F(EnforcerTest, AfterARestartAJobIsHeldWhateverBecameOfItsUsage) {
   leased.reset();
   ::signal(SIGIO, before);
   (void)enforcer_->measure(HolderId("7"));
-  EXPECT_EQ(
-      ::fcntl(Fd(::open((grant / "usage").c_str(), O_RDWR | O_CLOEXEC)).get(), F_SETLEASE, F_WRLCK),
-      -1);
+  EXPECT_EQ(::fcntl(sys::Fd(::open((grant / "usage").c_str(), O_RDWR | O_CLOEXEC)).get(),
+                    F_SETLEASE, F_WRLCK),
+            -1);
 }
 
 TEST_F(EnforcerTest, AfterARestartAJobIsHeldWithoutItsFolder) {
@@ -167,11 +178,11 @@ TEST_F(EnforcerTest, WhoMakesItsUsageLargerIsEnded) {
   const auto size = std::filesystem::file_size(usage);
   view_.processes.clear();
   const JobMembers members = [&](const HolderId&) {
-    return std::vector<ProcessRef>{read_process(Pid(child_))->ref};
+    return std::vector<sys::ProcessRef>{sys::read_process(Pid(child_))->ref};
   };
   EXPECT_TRUE(enforcer_->inspect({view_}, members).empty());
   // Behind the end nobody sees it in the size.
-  Fd open(::open(usage.c_str(), O_RDWR | O_CLOEXEC));
+  sys::Fd open(::open(usage.c_str(), O_RDWR | O_CLOEXEC));
   constexpr off_t kMuch = 16 << 20;
   if (::fallocate(open.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(size), kMuch) != 0) {
     GTEST_SKIP() << "this file system cannot set room aside";
@@ -193,11 +204,11 @@ TEST_F(EnforcerTest, WhoMakesItsUsageLargerIsEndedWhetherItCanBeOpenedOrNot) {
   const auto size = std::filesystem::file_size(usage);
   view_.processes.clear();
   const JobMembers members = [&](const HolderId&) {
-    return std::vector<ProcessRef>{read_process(Pid(child_))->ref};
+    return std::vector<sys::ProcessRef>{sys::read_process(Pid(child_))->ref};
   };
   enforcer_.reset();
   const auto before = ::signal(SIGIO, SIG_IGN);
-  Fd leased(::open(usage.c_str(), O_RDWR | O_CLOEXEC));
+  sys::Fd leased(::open(usage.c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_EQ(::fcntl(leased.get(), F_SETLEASE, F_WRLCK), 0);
   adopt();
   EXPECT_TRUE(enforcer_->inspect({view_}, members).empty());
@@ -309,7 +320,7 @@ class SilentMpsTest : public EnforcerTest {
 TEST_F(SilentMpsTest, HoldsUpItsOwnJobsAlone) {
   const auto mps = enforcer_->mps_of(HolderId("7"));
   ASSERT_TRUE(mps);
-  const Fd turn(::open((mps->folder + "/turn").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  const sys::Fd turn(::open((mps->folder + "/turn").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   ASSERT_EQ(::flock(turn.get(), LOCK_EX), 0);
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_TRUE(enforcer_->inspect({view_}).empty());
@@ -334,6 +345,31 @@ TEST_F(SilentMpsTest, HoldsUpItsOwnJobsAlone) {
   (void)enforcer_->inspect({view_});
   ASSERT_EQ(::waitpid(child_, &status, 0), child_);
   EXPECT_LT(std::chrono::steady_clock::now() - again, std::chrono::seconds(2));
+}
+
+TEST_F(SilentMpsTest, WhatDoesNotEndHoldsUpNobody) {
+  holds_stops_ = true;
+  enforcer_->release(HolderId("7"), 0);
+  clock_.advance(seconds(10));
+  enforcer_->tick();
+  auto stopping = stopping_.get_future();
+  for (int i = 0; i < 600; ++i) {
+    if (stopping.wait_for(std::chrono::milliseconds(100)) == std::future_status::ready) break;
+    enforcer_->tick();  // the one before may not have been done
+  }
+  ASSERT_EQ(stopping.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+  EXPECT_TRUE(enforcer_->busy());
+  auto others = std::async(std::launch::async, [&] {
+    core::Grant other = job_;
+    other.holder = HolderId("8");
+    const auto enforced = enforcer_->grant(other);
+    enforcer_->release(HolderId("8"), 0);
+    return enforced && enforced->words.find("mps") != std::string::npos;
+  });
+  EXPECT_EQ(others.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  holds_stops_ = false;
+  let_stop_.set_value();
+  EXPECT_TRUE(others.get());
 }
 
 TEST_F(SilentMpsTest, IsKnownOfAJobThatNobodyAdopts) {

@@ -15,8 +15,9 @@
 #include "enforce/abi.h"
 #include "node/enforcer.hpp"
 #include "node/last_words.hpp"
-#include "node/monotonic.hpp"
 #include "node/parting.hpp"
+#include "sys/clock.hpp"
+#include "sys/system_clock.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -28,19 +29,21 @@ std::string gib_text(Bytes bytes) {
 
 // One that is on its way out has left the library before the driver: its memory is gone already.
 bool is_leaving(Pid pid) {
-  const auto now = read_process(pid);
+  const auto now = sys::read_process(pid);
   if (!now || now->state == 'Z' || now->state == 'X') return true;
   if (now->headless) return false;  // its memory is not shown there
-  std::ifstream file(fmt::format("/proc/{}/statm", pid.value()));
-  std::int64_t pages = 0;
-  return !(file >> pages) || pages == 0;
+  const auto pages = sys::read_proc(pid, "statm");
+  return !pages || pages->empty() || pages->starts_with("0 ");
 }
+
+// So many of a process's threads are looked at: all would take as long as its user likes.
+constexpr int kMostThreads = 256;
 
 // As Slurm suspends a job: all of its threads. One that is traced stands still for its tracer
 // alone.
 bool is_stopped(std::int64_t pid) {
   std::error_code gone;
-  bool any = false;
+  int looked = 0;
   for (const auto& thread :
        std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), gone)) {
     std::ifstream file(thread.path() / "stat");
@@ -48,9 +51,9 @@ bool is_stopped(std::int64_t pid) {
     if (!std::getline(file, line)) continue;
     const auto behind = line.rfind(')');
     if (behind == line.npos || line.compare(behind, 4, ") T ") != 0) return false;
-    any = true;
+    if (++looked == kMostThreads) break;
   }
-  return any;
+  return looked > 0;
 }
 
 // What is over is not let go on for longer, parted or not.
@@ -79,9 +82,10 @@ struct Enforcer::Condemned {
   HolderId job;
   Uid uid;
   Gid gid;
+  bool any_user = false;
   std::optional<gpu::MpsPipe> mps = {};
-  std::vector<ProcessRef> processes = {};
-  std::vector<std::pair<ProcessRef, std::string>> words = {};
+  std::vector<sys::ProcessRef> processes = {};
+  std::vector<std::pair<sys::ProcessRef, std::string>> words = {};
   std::string what = {};  // for the oldest of them
 };
 
@@ -90,7 +94,7 @@ std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views,
   std::vector<Escape> escapes;
   std::vector<Condemned> condemned;
   std::unique_lock lock(mutex_);
-  const MonoTime now = options_.clock != nullptr ? options_.clock->mono() : SystemClock().mono();
+  const MonoTime now = this->now();
   const Millis elapsed = now - std::exchange(inspected_, now);
   watchdog_.pass(elapsed);
   auto whole = find_ending(escapes);
@@ -156,11 +160,11 @@ std::vector<Escape> Enforcer::inspect(const std::vector<GpuView>& views,
   for (Condemned& one : whole) {
     if (!members_of) break;
     // Ours and the engine's are among them that look after it.
-    for (const ProcessRef& member : members_of(one.job)) {
-      if (runs_as(member.pid, one.uid)) one.processes.push_back(member);
+    for (const sys::ProcessRef& member : members_of(one.job)) {
+      if (one.any_user || sys::runs_as(member.pid, one.uid)) one.processes.push_back(member);
     }
     if (!one.what.empty() && !one.processes.empty()) {
-      one.words.emplace_back(std::ranges::min(one.processes, {}, &ProcessRef::start_time),
+      one.words.emplace_back(std::ranges::min(one.processes, {}, &sys::ProcessRef::start_time),
                              one.what);
     }
     condemned.push_back(std::move(one));
@@ -228,7 +232,7 @@ bool Enforcer::others_compute(
     for (std::size_t i = 0; i < usage.size(); ++i) {
       if (folder->gpus()[i].gpu.value() != gpu) continue;
       // What lies ahead is nobody's launch.
-      const std::int64_t ago = mono_ms() - usage[i].last_launch_ns / 1'000'000;
+      const std::int64_t ago = sys::mono_ms() - usage[i].last_launch_ns / 1'000'000;
       if (ago >= 0 && ago < kJustNowMs) return true;
     }
   }
@@ -254,8 +258,11 @@ std::vector<Enforcer::Condemned> Enforcer::find_ending(std::vector<Escape>& esca
                       core::kMostCondemned);
     }
     if (what.empty() && !(kills && (held.grown > 0 || held.given_up))) continue;
-    Condemned condemned{
-        .job = job, .uid = held.grant.owner, .gid = held.grant.group, .mps = held.mps};
+    Condemned condemned{.job = job,
+                        .uid = held.grant.owner,
+                        .gid = held.grant.group,
+                        .any_user = held.grant.any_user,
+                        .mps = held.mps};
     if (!what.empty() && (held.grown == 0 || worth_saying(held.grown))) {
       condemned.what = what;
       escapes.push_back({job, std::move(what)});
@@ -269,7 +276,7 @@ std::vector<Enforcer::Condemned> Enforcer::find_ending(std::vector<Escape>& esca
 void Enforcer::turn_out(const Trespasser& one, const GpuView& view, const Trespasses& before,
                         std::vector<Escape>& escapes, std::vector<Condemned>& condemned) {
   const std::string& gpu = view.sample.id.value();
-  const auto process = read_process(Pid(static_cast<pid_t>(one.pid)));
+  const auto process = sys::read_process(Pid(static_cast<pid_t>(one.pid)));
   const auto seen = std::ranges::find(view.processes, one.pid, &GpuProcess::pid);
   if (!process || is_leaving(process->ref.pid) || is_ending(process->ref.pid) ||
       seen == view.processes.end()) {
@@ -302,9 +309,13 @@ void Enforcer::hold_up(const HolderId& job, const Held& held, const GpuView& vie
                        const core::Watchdog::Verdict& verdict, std::vector<Escape>& escapes,
                        std::vector<Condemned>& condemned) const {
   const bool kills = options_.facts.kill_escapes;
-  Condemned out{.job = job, .uid = held.grant.owner, .gid = held.grant.group, .mps = held.mps};
+  Condemned out{.job = job,
+                .uid = held.grant.owner,
+                .gid = held.grant.group,
+                .any_user = held.grant.any_user,
+                .mps = held.mps};
   for (const auto& [pid, times] : verdict.unheld) {
-    const auto process = read_process(Pid(static_cast<pid_t>(pid)));
+    const auto process = sys::read_process(Pid(static_cast<pid_t>(pid)));
     const auto seen = std::ranges::find(view.processes, pid, &GpuProcess::pid);
     if (!process || seen == view.processes.end()) continue;
     out.processes.push_back(process->ref);
@@ -326,10 +337,13 @@ Enforcer::Condemned Enforcer::condemn(const HolderId& job, const Held& held, con
   const bool kills = options_.facts.kill_escapes;
   const bool says = worth_saying(verdict.times);
   const std::string& gpu = view.sample.id.value();
-  Condemned condemned{
-      .job = job, .uid = held.grant.owner, .gid = held.grant.group, .mps = held.mps};
+  Condemned condemned{.job = job,
+                      .uid = held.grant.owner,
+                      .gid = held.grant.group,
+                      .any_user = held.grant.any_user,
+                      .mps = held.mps};
   for (const std::int64_t pid : verdict.condemned) {
-    const auto process = read_process(Pid(static_cast<pid_t>(pid)));
+    const auto process = sys::read_process(Pid(static_cast<pid_t>(pid)));
     const auto seen = std::ranges::find(view.processes, pid, &GpuProcess::pid);
     if (!process || seen == view.processes.end()) continue;
     condemned.processes.push_back(process->ref);
@@ -362,15 +376,14 @@ void Enforcer::end(std::vector<Condemned> condemned) {
       for (Condemned& one : all) {
         // Those of a job that ends as a whole come again.
         std::erase_if(one.processes,
-                      [&](const ProcessRef& process) { return is_ending(process.pid); });
-        for (const ProcessRef& process : one.processes) fresh.insert(process.pid);
+                      [&](const sys::ProcessRef& process) { return is_ending(process.pid); });
+        for (const sys::ProcessRef& process : one.processes) fresh.insert(process.pid);
       }
       ending_.insert(fresh.begin(), fresh.end());
     }
     if (fresh.empty()) continue;
-    const auto lane = static_cast<std::int64_t>(std::hash<std::string>{}(folder));
     const Uid user = all.front().uid;
-    lanes_.post(user, lane, [this, fresh = std::move(fresh), all = std::move(all)] {
+    lanes_.post(user, lane_of(folder), [this, fresh = std::move(fresh), all = std::move(all)] {
       kill(all);
       const std::lock_guard lock(mutex_);
       for (const Pid pid : fresh) ending_.erase(pid);
@@ -380,15 +393,17 @@ void Enforcer::end(std::vector<Condemned> condemned) {
 
 // The words are somebody else's who may hang; it has to be there before the process is gone.
 void Enforcer::kill(const std::vector<Condemned>& condemned) {
-  std::vector<ProcessRef> processes;
+  std::vector<sys::ProcessRef> processes;
   for (const Condemned& one : condemned) {
     for (const auto& [process, what] : one.words) {
-      tell_process(process, one.uid, one.gid, fmt::format("aliquot: job {}: {}\n", one.job, what));
+      const auto user = one.any_user ? sys::owner_of(process.pid) : std::optional(one.uid);
+      if (!user) continue;
+      tell_process(process, *user, one.gid, fmt::format("aliquot: job {}: {}\n", one.job, what));
     }
     processes.insert(processes.end(), one.processes.begin(), one.processes.end());
   }
   auto mps = condemned.front().mps;
-  const MonoTime begin = SystemClock().mono();
+  const MonoTime begin = sys::SystemClock().mono();
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(silent_, [&](const auto& one) { return one.second <= begin; });
@@ -397,7 +412,7 @@ void Enforcer::kill(const std::vector<Condemned>& condemned) {
   const std::string complaint = signal_parted(mps, processes, SIGKILL, kPatience);
   if (!complaint.empty()) spdlog::warn("job {}: {}", condemned.front().job, complaint);
   for (const Condemned& one : condemned) let_die(one);
-  const MonoTime done = SystemClock().mono();
+  const MonoTime done = sys::SystemClock().mono();
   if (!mps || done - begin < kPatience.answer) return;
   const std::lock_guard lock(mutex_);
   silent_[mps->folder] = done + kSilence;
@@ -408,8 +423,8 @@ void Enforcer::kill(const std::vector<Condemned>& condemned) {
 void Enforcer::let_die(const Condemned& condemned) {
   if (options_.cgroups == nullptr) return;
   const auto left = [&] {
-    return std::ranges::find_if(condemned.processes,
-                                [](const ProcessRef& process) { return is_alive(process); });
+    return std::ranges::find_if(
+        condemned.processes, [](const sys::ProcessRef& process) { return sys::is_alive(process); });
   };
   std::optional<Run> run;
   {
@@ -418,8 +433,8 @@ void Enforcer::let_die(const Condemned& condemned) {
     run = options_.cgroups->run_of(left()->pid);
     if (!run || !options_.cgroups->freeze({*run}, false)) return;
   }
-  const std::int64_t until = mono_ms() + kDying.value();
-  while (left() != condemned.processes.end() && mono_ms() < until) ::usleep(1'000);
+  const std::int64_t until = sys::mono_ms() + kDying.value();
+  while (left() != condemned.processes.end() && sys::mono_ms() < until) ::usleep(1'000);
   const std::lock_guard lock(mutex_);
   // Who resumes it says so here before he does it.
   if (suspended_.contains(condemned.job)) static_cast<void>(options_.cgroups->freeze({*run}, true));

@@ -5,8 +5,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/job_variables.hpp"
 #include "base/text.hpp"
-#include "node/process.hpp"
+#include "node/process_tree.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -15,15 +16,10 @@ constexpr std::int64_t kMiB = 1024L * 1024;
 constexpr std::string_view kLibraryPath = "LD_LIBRARY_PATH";
 constexpr std::string_view kPreload = "LD_PRELOAD";
 
-// What we set or leave out on purpose: an outer job's value never shows through. Other SLURM_*
-// variables are settings for srun and stay.
-constexpr std::array kOurs = {"ALIQUOT_GRANT",
-                              "ALIQUOT_JOB",
+// Besides kJobVariables, what we set or leave out on purpose: an outer job's value never shows
+// through. Other SLURM_* variables are settings for srun and stay.
+constexpr std::array kOurs = {"ALIQUOT_JOB",
                               "CUDA_DEVICE_ORDER",
-                              "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
-                              "CUDA_MPS_LOG_DIRECTORY",
-                              "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
-                              "CUDA_MPS_PIPE_DIRECTORY",
                               "CUDA_VISIBLE_DEVICES",
                               "ENVIRONMENT",
                               "SLURMD_NODENAME",
@@ -35,15 +31,6 @@ constexpr std::array kOurs = {"ALIQUOT_GRANT",
                               "SLURM_ARRAY_TASK_STEP",
                               "SLURM_CLUSTER_NAME",
                               "SLURM_CONF",
-                              "SLURM_CPUS_ON_NODE",
-                              "SLURM_CPUS_PER_TASK",
-                              "SLURM_GET_USER_ENV",
-                              "SLURM_GPUS",
-                              "SLURM_GPUS_ON_NODE",
-                              "SLURM_GPUS_PER_NODE",
-                              "SLURM_GPUS_PER_TASK",
-                              "SLURM_GTIDS",
-                              "SLURM_JOBID",
                               "SLURM_JOB_ACCOUNT",
                               "SLURM_JOB_CPUS_PER_NODE",
                               "SLURM_JOB_DEPENDENCY",
@@ -59,24 +46,10 @@ constexpr std::array kOurs = {"ALIQUOT_GRANT",
                               "SLURM_JOB_START_TIME",
                               "SLURM_JOB_UID",
                               "SLURM_JOB_USER",
-                              "SLURM_LAUNCH_NODE_IPADDR",
-                              "SLURM_LOCALID",
-                              "SLURM_MEM_PER_CPU",
-                              "SLURM_MEM_PER_GPU",
-                              "SLURM_MEM_PER_NODE",
-                              "SLURM_NNODES",
-                              "SLURM_NODEID",
-                              "SLURM_NODELIST",
                               "SLURM_NODE_ALIASES",
-                              "SLURM_NPROCS",
-                              "SLURM_NTASKS",
-                              "SLURM_NTASKS_PER_NODE",
                               "SLURM_PRIO_PROCESS",
-                              "SLURM_PROCID",
-                              "SLURM_RESTART_COUNT",
                               "SLURM_SRUN_COMM_HOST",
                               "SLURM_SRUN_COMM_PORT",
-                              "SLURM_STEPID",
                               "SLURM_STEP_GPUS",
                               "SLURM_STEP_ID",
                               "SLURM_STEP_LAUNCHER_PORT",
@@ -86,8 +59,6 @@ constexpr std::array kOurs = {"ALIQUOT_GRANT",
                               "SLURM_STEP_TASKS_PER_NODE",
                               "SLURM_SUBMIT_DIR",
                               "SLURM_SUBMIT_HOST",
-                              "SLURM_TASKS_PER_NODE",
-                              "SLURM_TASK_PID",
                               "SLURM_TOPOLOGY_ADDR",
                               "SLURM_TOPOLOGY_ADDR_PATTERN",
                               "SLURM_WORKING_CLUSTER"};
@@ -111,34 +82,29 @@ class Builder {
   void if_any(std::string_view name, const std::string& value) {
     if (!value.empty()) (*this)(name, value);
   }
+  void all(const Environment& variables) {
+    environment_.insert(environment_.end(), variables.begin(), variables.end());
+  }
   Environment take() { return std::move(environment_); }
 
  private:
   Environment environment_;
 };
 
-template <class Word>
-std::string join(const std::vector<api::GpuHold>& gpus, const Word& word) {
-  std::string text;
-  for (const auto& gpu : gpus) {
-    if (!text.empty()) text += ',';
-    text += word(gpu);
-  }
-  return text;
-}
-
 std::string gpu_indices(const std::vector<api::GpuHold>& gpus) {
-  return join(gpus, [](const api::GpuHold& gpu) { return std::to_string(gpu.index); });
+  std::vector<std::int64_t> indices;
+  for (const auto& gpu : gpus) indices.push_back(gpu.index);
+  return fmt::format("{}", fmt::join(indices, ","));
 }
-std::string gpu_uuids(const std::vector<api::GpuHold>& gpus) {
-  return join(gpus, [](const api::GpuHold& gpu) { return gpu.uuid; });
+std::vector<std::string> gpu_uuids(const std::vector<api::GpuHold>& gpus) {
+  std::vector<std::string> uuids;
+  for (const auto& gpu : gpus) uuids.push_back(gpu.uuid);
+  return uuids;
 }
 
 void add_gpus(const JobContext& context, Builder* set) {
   const auto& job = context.job;
-  // By UUID: an index means another GPU to a process that sees only some of them.
-  (*set)("CUDA_VISIBLE_DEVICES", gpu_uuids(job.gpus));
-  (*set)("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+  set->all(gpu_environment(gpu_uuids(job.gpus)));
   if (!job.gpus.empty()) {
     (*set)("SLURM_GPUS_ON_NODE", static_cast<std::int64_t>(job.gpus.size()));
     (*set)("SLURM_JOB_GPUS", gpu_indices(job.gpus));
@@ -277,10 +243,15 @@ Environment preload_environment(const JobContext& context, const Environment& us
   return {std::string(kPreload) + "=" + list};
 }
 
+bool is_of_a_job(std::string_view name) {
+  const auto among = [&](const auto& list) { return std::ranges::find(list, name) != list.end(); };
+  return among(kOurs) || among(kMpsVariables) || among(kJobVariables);
+}
+
 Environment without_ours(const Environment& user) {
   Environment kept;
   for (const auto& variable : user) {
-    if (std::ranges::find(kOurs, name_of(variable)) == kOurs.end()) kept.push_back(variable);
+    if (!is_of_a_job(name_of(variable))) kept.push_back(variable);
   }
   return kept;
 }
@@ -314,6 +285,11 @@ Environment merge(const Environment& base, const Environment& over) {
     }
   }
   return all;
+}
+
+Environment gpu_environment(const std::vector<std::string>& uuids) {
+  return {fmt::format("CUDA_VISIBLE_DEVICES={}", fmt::join(uuids, ",")),
+          "CUDA_DEVICE_ORDER=PCI_BUS_ID"};
 }
 
 Environment batch_environment(const JobContext& context, const Environment& user) {
@@ -365,7 +341,7 @@ Environment step_environment(const JobContext& context, const StepContext& step)
   const auto& gpus = step.gpus ? *step.gpus : context.job.gpus;
   if (!gpus.empty()) ours("SLURM_STEP_GPUS", gpu_indices(gpus));
   if (step.gpus) {
-    ours("CUDA_VISIBLE_DEVICES", gpu_uuids(gpus));
+    ours.all(gpu_environment(gpu_uuids(gpus)));
     ours("SLURM_GPUS_ON_NODE", static_cast<std::int64_t>(gpus.size()));
   }
   ours("SLURM_SRUN_COMM_HOST", "127.0.0.1");

@@ -5,6 +5,7 @@
 // Not set, because they name a slurmctld: SLURM_CONF and SLURM_WORKING_CLUSTER.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -58,6 +59,14 @@ struct StepContext {
 // SLURM_LOCALID, SLURM_GTIDS and SLURM_TASK_PID.
 Environment step_environment(const JobContext& context, const StepContext& step);
 
+// How a process sees its GPUs, whatever engine started it: by UUID, since an index means another
+// GPU to a process that sees only some of them.
+Environment gpu_environment(const std::vector<std::string>& uuids);
+// What an outer job, or Slurm's own gres/mps, may have left in an environment.
+inline constexpr std::array kMpsVariables = {
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_LOG_DIRECTORY",
+    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "CUDA_MPS_PIPE_DIRECTORY"};
+
 struct LoginEnvironment {
   Environment environment;
   std::string warning;  // why it is not the real one; empty: it is
@@ -66,7 +75,7 @@ struct LoginEnvironment {
 // does, up to patience; then, or where there is no login shell, HOME, SHELL, USER, LOGNAME and PATH
 // alone, with a warning. Runs in group, the job's, which has nothing else yet: what the profile
 // leaves running is killed there, and what does not die ends with the job. On a worker.
-LoginEnvironment login_environment(const Identity& identity, Millis patience = seconds(10),
+LoginEnvironment login_environment(const sys::Identity& identity, Millis patience = seconds(10),
                                    const std::vector<ResourceLimit>& limits = {},
                                    const GroupPaths& group = {});
 

@@ -7,8 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "node/file.hpp"
+#include "node/cgroup.hpp"
 #include "node/testing.hpp"
+#include "sys/file.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -248,15 +249,15 @@ RC_GTEST_PROP(Merge, EveryNameIsThereOnce, (const std::vector<std::string>& word
 
 class Login : public ::testing::Test {
  protected:
-  Login() : user_(testing::me()) {
+  Login() : user_(test::me()) {
     user_.home = folder_.path().string();
     user_.shell = "/bin/bash";
   }
   void profile(const std::string& text) {
-    ASSERT_TRUE(write_whole(folder_.path() / ".bash_profile", text, 0644, false));
+    ASSERT_TRUE(sys::write_whole(folder_.path() / ".bash_profile", text, 0644, false));
   }
-  testing::TemporaryFolder folder_;
-  Identity user_;
+  test::Folder folder_;
+  sys::Identity user_;
 };
 
 TEST_F(Login, IsWhatTheProfileMakesIt) {
@@ -289,7 +290,7 @@ TEST_F(Login, OfAUserWithoutAShellIsTheLeast) {
 }
 
 TEST_F(Login, RunsTheProfileAsTheUser) {
-  auto user = testing::someone();
+  auto user = test::someone();
   if (!user) GTEST_SKIP() << "needs root and the user games";
   user->home = user_.home;
   user->shell = "/bin/bash";
@@ -330,16 +331,16 @@ TEST_F(Login, WithAGroupNobodysEnvironmentIsRead) {
                   "until [[ $(</proc/$(<$HOME/outside)/comm) = sleep ]]; do :; done\n",
                   leave));
   (void)login_environment(user_, seconds(60), {}, *paths);
-  const Pid outside(std::stoi(read_whole(folder_.path() / "outside").value()));
-  const auto left = read_process(outside);
+  const Pid outside(std::stoi(sys::read_whole(folder_.path() / "outside").value()));
+  const auto left = sys::read_process(outside);
   ASSERT_TRUE(left);
-  EXPECT_TRUE(is_alive(left->ref));
+  EXPECT_TRUE(sys::is_alive(left->ref));
   kill(outside.value(), SIGKILL);
   EXPECT_TRUE(cgroups->remove(group));
 }
 
 TEST_F(Login, HandsTheProfileNoFileOfOurs) {
-  const Fd leak(open("/dev/null", O_RDONLY));  // NOLINT: not close-on-exec, on purpose
+  const sys::Fd leak(open("/dev/null", O_RDONLY));  // NOLINT: not close-on-exec, on purpose
   profile("export FILES=$(ls /proc/self/fd | wc -l)\n");
   // 0, 1, 2 and the one ls reads the folder with.
   EXPECT_EQ(get(login_environment(user_, seconds(60)).environment, "FILES"), "4");

@@ -4,15 +4,15 @@
 
 #include <system_error>
 
-#include "node/file.hpp"
-#include "node/folder.hpp"
+#include "sys/file.hpp"
+#include "sys/folder.hpp"
 
 namespace aliquot::node {
 
 namespace fs = std::filesystem;
 
 Result<ExclusiveGpus> ExclusiveGpus::create(gpu::Devices& devices, fs::path notes) {
-  TRY(make_own_folder(notes, 0700));
+  TRY(sys::make_own_folder(notes, 0700));
   ExclusiveGpus gpus(devices, std::move(notes));
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(gpus.notes_, error)) {
@@ -25,7 +25,7 @@ bool ExclusiveGpus::make(const GpuId& gpu) {
   if (made_.contains(gpu)) return true;
   // Noted before it is done: a daemon that dies in between leaves nothing behind.
   const fs::path note = notes_ / gpu.value();
-  Result<void> done = write_whole(note, "EXCLUSIVE_PROCESS\n", 0600, false);
+  Result<void> done = sys::write_whole(note, "EXCLUSIVE_PROCESS\n", 0600, false);
   if (done) done = devices_->set_exclusive(gpu, true);
   if (!done) {
     std::error_code ignored;

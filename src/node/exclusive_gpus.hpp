@@ -9,8 +9,6 @@
 
 #include <filesystem>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "base/ids.hpp"
 #include "base/result.hpp"

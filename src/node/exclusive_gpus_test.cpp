@@ -2,9 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "gpu/fake_devices.hpp"
+#include "sys/testing.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -13,20 +12,12 @@ namespace fs = std::filesystem;
 
 class ExclusiveGpusTest : public ::testing::Test {
  protected:
-  ExclusiveGpusTest() {
-    std::string pattern = ::testing::TempDir() + "exclusive-XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~ExclusiveGpusTest() override {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
   ExclusiveGpus open() {
-    auto gpus = ExclusiveGpus::create(devices_, folder_ / "exclusive");
+    auto gpus = ExclusiveGpus::create(devices_, folder_.path() / "exclusive");
     EXPECT_TRUE(gpus);
     return std::move(*gpus);
   }
-  fs::path folder_;
+  const test::Folder folder_;
   gpu::FakeDevices devices_{gpu::fake_gpus(2, "h200", gib(140))};
   GpuId gpu_{"GPU-0"};
 };
@@ -41,7 +32,7 @@ TEST_F(ExclusiveGpusTest, AreAsBeforeInTheEnd) {
   EXPECT_TRUE(devices_.exclusive_gpus().contains(gpu_));
   gpus.restore_others({});
   EXPECT_TRUE(devices_.exclusive_gpus().empty());
-  EXPECT_TRUE(fs::is_empty(folder_ / "exclusive"));
+  EXPECT_TRUE(fs::is_empty(folder_.path() / "exclusive"));
 }
 
 TEST_F(ExclusiveGpusTest, ACrashIsMendedByTheNextDaemon) {
@@ -58,7 +49,7 @@ TEST_F(ExclusiveGpusTest, WhatCannotBeMadeStays) {
   EXPECT_FALSE(gpus.make(gpu_));
   devices_.break_with(std::nullopt);
   gpus.restore(gpu_);
-  EXPECT_TRUE(fs::is_empty(folder_ / "exclusive"));
+  EXPECT_TRUE(fs::is_empty(folder_.path() / "exclusive"));
 }
 
 }  // namespace

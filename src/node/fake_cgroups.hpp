@@ -64,7 +64,12 @@ class FakeCgroups final : public Cgroups {
     });
     return {};
   }
-  [[nodiscard]] std::optional<Run> run_of(Pid) const override { return std::nullopt; }
+  [[nodiscard]] std::optional<Run> run_of(Pid pid) const override {
+    for (const auto& [group, state] : groups) {
+      if (state.processes.contains(pid)) return group.run;
+    }
+    return std::nullopt;
+  }
   Result<std::vector<Run>> runs() override {
     std::vector<Run> found;
     for (const auto& [group, state] : groups) {

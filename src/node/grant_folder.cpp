@@ -4,11 +4,9 @@
 #include <spdlog/spdlog.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -16,19 +14,13 @@
 
 #include "base/text.hpp"
 #include "enforce/abi.h"
-#include "node/file.hpp"
+#include "sys/clock.hpp"
+#include "sys/file.hpp"
 
 namespace aliquot::node {
 namespace {
 
 namespace fs = std::filesystem;
-
-int digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 constexpr std::string_view kSlice = "MIG-";
 
@@ -39,6 +31,14 @@ std::string uuid_text(const std::uint8_t* bytes, bool slice) {
     text += fmt::format("{:02x}", bytes[i]);
   }
   return text;
+}
+
+// No holder has one otherwise.
+constexpr char kSlash = '=';
+
+HolderId holder_in(std::string name) {
+  std::ranges::replace(name, kSlash, '/');
+  return HolderId(std::move(name));
 }
 
 constexpr const char* kHowFile = "how";
@@ -101,7 +101,7 @@ Result<aliquot_limits> encode(const HolderId& holder, const std::vector<LeasedGp
 
 // Ours, but what an older version wrote must not lead us astray.
 Result<std::vector<LeasedGpu>> decode(const fs::path& path) {
-  const std::string text = TRY(read_whole(path, sizeof(aliquot_limits)));
+  const std::string text = TRY(sys::read_whole(path, sizeof(aliquot_limits)));
   aliquot_limits limits{};
   if (text.size() == sizeof limits) std::memcpy(&limits, text.data(), sizeof limits);
   if (limits.magic != ALIQUOT_LIMITS_MAGIC || limits.version != ALIQUOT_ABI_VERSION ||
@@ -123,43 +123,42 @@ Result<std::vector<LeasedGpu>> decode(const fs::path& path) {
   return gpus;
 }
 
-// Made under another name while it is still ours alone, then given away whole.
-Result<void> make_usage(const fs::path& path, Uid uid, Gid gid) {
+// Made under another name while it is still ours alone, then given away whole. One for anybody
+// stays ours and is open to all: the library takes such a file from root alone, and who does not
+// come by the folder does not get to it.
+Result<void> make_usage(const fs::path& path, const core::Grant& grant) {
   fs::path temporary = path;
   temporary += ".tmp";
   unlink(temporary.c_str());
-  const Fd fd(::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!fd) return system_error(errno, "cannot make", temporary);
+  const sys::Fd fd(
+      ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!fd) return sys::system_error(errno, "cannot make", temporary);
   // All of it, now: where there is no room a page that is written to ends the process.
   if (const int error = posix_fallocate(fd.get(), 0, sizeof(aliquot_usage)); error != 0) {
     unlink(temporary.c_str());
-    return system_error(error, "cannot size", temporary);
+    return sys::system_error(error, "cannot size", temporary);
   }
   void* memory =
       mmap(nullptr, sizeof(aliquot_usage), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (memory == MAP_FAILED) return system_error(errno, "cannot map", temporary);
+  if (memory == MAP_FAILED) return sys::system_error(errno, "cannot map", temporary);
   const int error = aliquot_usage_init(static_cast<aliquot_usage*>(memory));
   munmap(memory, sizeof(aliquot_usage));
-  if (error != 0) return system_error(error, "cannot prepare", temporary);
-  if (geteuid() == 0 && fchown(fd.get(), uid.value(), gid.value()) != 0) {
-    return system_error(errno, "cannot give away", temporary);
+  if (error != 0) return sys::system_error(error, "cannot prepare", temporary);
+  if (grant.any_user) {
+    if (fchmod(fd.get(), 0666) != 0) return sys::system_error(errno, "cannot open up", temporary);
+  } else if (geteuid() == 0 && fchown(fd.get(), grant.owner.value(), grant.group.value()) != 0) {
+    return sys::system_error(errno, "cannot give away", temporary);
   }
   if (rename(temporary.c_str(), path.c_str()) != 0) {
-    return system_error(errno, "cannot rename", temporary);
+    return sys::system_error(errno, "cannot rename", temporary);
   }
   return {};
 }
 
-Result<Fd> open_usage(const fs::path& path) {
-  Fd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
-  if (!fd) return system_error(errno, "cannot open", path);
+Result<sys::Fd> open_usage(const fs::path& path) {
+  sys::Fd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) return sys::system_error(errno, "cannot open", path);
   return fd;
-}
-
-std::int64_t clock_ns(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
 }
 
 std::int64_t count(std::uint64_t number) {
@@ -167,6 +166,12 @@ std::int64_t count(std::uint64_t number) {
 }
 
 }  // namespace
+
+std::string folder_name(const HolderId& holder) {
+  std::string name = holder.value();
+  std::ranges::replace(name, '/', kSlash);
+  return name;
+}
 
 std::optional<std::vector<std::uint8_t>> uuid_bytes(const GpuId& gpu) {
   std::string_view text = gpu.value();
@@ -177,7 +182,7 @@ std::optional<std::vector<std::uint8_t>> uuid_bytes(const GpuId& gpu) {
   int high = -1;
   for (const char c : text) {
     if (c == '-') continue;
-    const int value = digit(c);
+    const int value = hex_value(c);
     if (value < 0) return std::nullopt;
     if (high < 0) {
       high = value;
@@ -199,39 +204,62 @@ Result<GrantFolder> GrantFolder::create(const fs::path& root, const core::Grant&
   }
   const aliquot_limits limits = TRY(encode(grant.holder, gpus));
   remove(root, grant.holder);
-  const fs::path path = root / grant.holder.value();
+  const fs::path path = root / folder_name(grant.holder);
   // The library opens the folder itself first, which takes the right to read it.
   const mode_t mode = geteuid() == 0 ? 0755 : 0700;
-  if (mkdir(path.c_str(), mode) != 0) return system_error(errno, "cannot make", path);
-  if (chmod(path.c_str(), mode) != 0) return system_error(errno, "cannot change", path);
-  TRY(make_usage(path / ALIQUOT_USAGE_FILE, grant.owner, grant.group));
-  TRY(write_whole(path / kHowFile, to_text(how), 0600, false));
+  if (mkdir(path.c_str(), mode) != 0) return sys::system_error(errno, "cannot make", path);
+  if (chmod(path.c_str(), mode) != 0) return sys::system_error(errno, "cannot change", path);
+  TRY(make_usage(path / ALIQUOT_USAGE_FILE, grant));
+  TRY(sys::write_whole(path / kHowFile, to_text(how), 0600, false));
   std::string bytes(sizeof limits, '\0');
   std::memcpy(bytes.data(), &limits, sizeof limits);
   // Last: where there are limits, everything is there.
-  TRY(write_whole(path / ALIQUOT_LIMITS_FILE, bytes, 0444, false));
-  Fd usage = TRY(open_usage(path / ALIQUOT_USAGE_FILE));
+  TRY(sys::write_whole(path / ALIQUOT_LIMITS_FILE, bytes, 0444, false));
+  sys::Fd usage = TRY(open_usage(path / ALIQUOT_USAGE_FILE));
   return GrantFolder(path, std::move(gpus), std::move(usage));
 }
 
 Result<GrantFolder> GrantFolder::open(const fs::path& root, const HolderId& job) {
-  const fs::path path = root / job.value();
+  const fs::path path = root / folder_name(job);
   auto gpus = TRY(decode(path / ALIQUOT_LIMITS_FILE));
   auto usage = open_usage(path / ALIQUOT_USAGE_FILE);
   if (!usage) spdlog::warn("job {}: {}: the job is not heard", job, usage.error().message);
-  return GrantFolder(path, std::move(gpus), usage ? std::move(*usage) : Fd());
+  return GrantFolder(path, std::move(gpus), usage ? std::move(*usage) : sys::Fd());
+}
+
+Result<void> GrantFolder::correct(const core::Grant& grant, const HeldHow& how) {
+  for (LeasedGpu& gpu : gpus_) {
+    const core::GrantedGpu* held = grant.find(gpu.gpu);
+    if (held == nullptr) continue;
+    gpu.portion = held->portion;
+    gpu.whole = held->whole;
+  }
+  const aliquot_limits limits = TRY(encode(grant.holder, gpus_));
+  const fs::path path = path_ / ALIQUOT_LIMITS_FILE;
+  const sys::Fd fd(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd) return sys::system_error(errno, "cannot open", path);
+  void* memory =
+      mmap(nullptr, sizeof(aliquot_limits), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (memory == MAP_FAILED) return sys::system_error(errno, "cannot map", path);
+  auto* shared = static_cast<aliquot_limits*>(memory);
+  for (std::uint32_t i = 0; i < limits.gpu_count; ++i) {
+    __atomic_store_n(&shared->gpus[i].compute, limits.gpus[i].compute, __ATOMIC_RELEASE);
+    __atomic_store_n(&shared->gpus[i].memory_bytes, limits.gpus[i].memory_bytes, __ATOMIC_RELEASE);
+  }
+  munmap(memory, sizeof(aliquot_limits));
+  return sys::write_whole(path_ / kHowFile, to_text(how), 0600, false);
 }
 
 void GrantFolder::remove(const fs::path& root, const HolderId& job) {
   std::error_code ignored;
-  fs::remove_all(root / job.value(), ignored);
+  fs::remove_all(root / folder_name(job), ignored);
 }
 
 std::vector<HolderId> GrantFolder::list(const fs::path& root) {
   std::vector<HolderId> jobs;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(root, error)) {
-    jobs.emplace_back(entry.path().filename().string());
+    jobs.push_back(holder_in(entry.path().filename().string()));
   }
   return jobs;
 }
@@ -239,8 +267,9 @@ std::vector<HolderId> GrantFolder::list(const fs::path& root) {
 HeldHow GrantFolder::read_how(const fs::path& root, const HolderId& holder, HeldHow usual) {
   HeldHow how = std::move(usual);
   // Of a version that wrote only which server it is.
-  if (const auto pipes = read_whole(root / holder.value() / kServerFile)) how.pipes = *pipes;
-  const std::string text = read_whole(root / holder.value() / kHowFile).value_or("");
+  if (const auto pipes = sys::read_whole(root / folder_name(holder) / kServerFile))
+    how.pipes = *pipes;
+  const std::string text = sys::read_whole(root / folder_name(holder) / kHowFile).value_or("");
   for (const std::string_view line : split(text, '\n')) {
     const auto space = line.find(' ');
     if (space == std::string_view::npos) continue;
@@ -332,15 +361,15 @@ std::vector<std::optional<Pid>> GrantFolder::holders() {
   std::vector<std::optional<Pid>> all(slots_);
   std::vector<std::pair<std::uint32_t, std::uint32_t>> ranges;
   if (slots_ > 0) ranges.emplace_back(0, slots_);
-  const std::int64_t begin = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  const std::int64_t begin = sys::clock_ns(CLOCK_THREAD_CPUTIME_ID);
   while (!ranges.empty()) {
     const auto [from, to] = ranges.back();
     ranges.pop_back();
-    if (clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin > kLongest) {
-      rest_until_ns_ = clock_ns(CLOCK_MONOTONIC) + kRest;
+    if (sys::clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin > kLongest) {
+      rest_until_ns_ = sys::mono_ns() + kRest;
     }
     if (rest_until_ns_ != 0) {
-      if (clock_ns(CLOCK_MONOTONIC) < rest_until_ns_) {
+      if (sys::mono_ns() < rest_until_ns_) {
         std::fill(all.begin() + from, all.begin() + to, kSomebody);
         continue;
       }
@@ -392,7 +421,7 @@ bool GrantFolder::cut_back() {
   // Blocks as well: they can lie behind the end.
   if (info.st_size <= kSize && info.st_blocks * kBlock <= kSize + kBeside) return false;
   // Opened for it alone: one that has it open to write keeps the user's leases off.
-  const Fd fd(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  const sys::Fd fd(::open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (fd) (void)!ftruncate(fd.get(), kSize);  // else in the next look
   return true;
 }

@@ -2,9 +2,10 @@
 // here, mapped by libaliquot.so in the job. `limits` is ours and readable; `usage` is the job's
 // user's to write.
 //
-// What a job writes is hearsay: it is read by copying, never mapped (its owner could truncate the
-// file under us), and no number in it is trusted as an index. Nothing is written into it either:
-// processes that died are left out of the sums here, and cleared by the library when it needs room.
+// What a job writes is not trusted. It is read by copying and never mapped, because its owner could
+// truncate the file meanwhile, and no number in it is used as an index unchecked. We do not write
+// to it either: the sums here leave out processes that died, and the library clears them when it
+// needs room.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,9 @@
 #include "base/units.hpp"
 #include "core/enforcement.hpp"
 #include "core/grant.hpp"
-#include "node/process.hpp"
+#include "node/process_tree.hpp"
 #include "node/spawn.hpp"
+#include "sys/fd.hpp"
 
 namespace aliquot::node {
 
@@ -85,32 +87,34 @@ class GrantFolder {
   static void remove(const std::filesystem::path& root, const HolderId& job);
   static std::vector<HolderId> list(const std::filesystem::path& root);
 
+  // Other portions of the same GPUs, in place: processes that run have them at once.
+  Result<void> correct(const core::Grant& grant, const HeldHow& how);
+
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] const std::vector<LeasedGpu>& gpus() const { return gpus_; }
 
-  // For who takes the grant up after a restart of the daemon. usual: for what does not stand there.
+  // After a restart of the daemon. A value that is not written there is as in usual.
   [[nodiscard]] static HeldHow read_how(const std::filesystem::path& root, const HolderId& holder,
                                         HeldHow usual);
 
-  // One for each GPU of the grant. Not thread-safe: who reads often has a folder of its own.
+  // One for each GPU of the grant. Not for several threads: each opens a GrantFolder of its own.
   std::vector<GpuUsage> usage();
   struct Member {
     Pid pid;
     std::vector<Bytes> charged;  // what it says it holds, one for each GPU of the grant
   };
-  // The processes that have registered and live, by the locks they hold: the kernel says who that
-  // is.
+  // The processes that have registered and live. The kernel names them, by the locks they hold.
   std::vector<Member> members();
   // Whether members() has named all of them when it was last asked.
   [[nodiscard]] bool heard() const { return bool(usage_) && rest_until_ns_ == 0; }
-  // Whether `usage` has grown: it is the user's file, and the daemon's file system. What is too
-  // much is taken away again.
+  // Cuts `usage` back to its size: the user owns the file and could fill the daemon's file system.
+  // True: it had grown.
   bool cut_back();
-  // Looks again which processes are dead; between two calls they are taken for what they were.
+  // Looks which processes are dead. Until the next call, usage() leaves those out and no others.
   void find_dead();
 
  private:
-  GrantFolder(std::filesystem::path path, std::vector<LeasedGpu> gpus, Fd usage)
+  GrantFolder(std::filesystem::path path, std::vector<LeasedGpu> gpus, sys::Fd usage)
       : path_(std::move(path)), gpus_(std::move(gpus)), usage_(std::move(usage)) {}
   // As much of the file as may be in use, or nothing.
   bool copy();
@@ -119,12 +123,15 @@ class GrantFolder {
 
   std::filesystem::path path_;
   std::vector<LeasedGpu> gpus_;
-  Fd usage_;
+  sys::Fd usage_;
   std::vector<std::uint64_t> copy_;  // of the file, in words for the alignment
   std::uint32_t slots_ = 0;          // that are in it
   std::set<std::pair<std::uint32_t, std::uint32_t>> dead_;  // slot and generation
   std::int64_t rest_until_ns_ = 0;  // CLOCK_MONOTONIC: before it nobody asks for locks
 };
+
+// The name of a holder's folder: HolderId as it is, but for a '/', which no name of a file has.
+std::string folder_name(const HolderId& holder);
 
 // "GPU-8178b55f-6126-…" as the 16 bytes that CUDA has.
 std::optional<std::vector<std::uint8_t>> uuid_bytes(const GpuId& gpu);

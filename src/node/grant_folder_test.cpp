@@ -4,20 +4,19 @@
 #include <gtest/gtest.h>
 #include <linux/futex.h>
 #include <rapidcheck/gtest.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstdlib>
 #include <fstream>
 
 #include "enforce/abi.h"
 #include "node/lease_board.hpp"
+#include "node/mapped_usage_fixture.hpp"
+#include "sys/clock.hpp"
+#include "sys/process.hpp"
+#include "sys/testing.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -28,14 +27,6 @@ const GpuId kGpu("GPU-8178b55f-6126-8f32-0102-030405060708");
 
 class GrantFolderTest : public ::testing::Test {
  protected:
-  GrantFolderTest() {
-    std::string pattern = ::testing::TempDir() + "grant-XXXXXX";
-    root_ = ::mkdtemp(pattern.data());
-  }
-  ~GrantFolderTest() override {
-    std::error_code error;
-    fs::remove_all(root_, error);
-  }
   core::Grant grant() const {
     return {.holder = HolderId("7"),
             .owner = Uid(::geteuid() == 0 ? 65534 : ::geteuid()),
@@ -45,46 +36,8 @@ class GrantFolderTest : public ::testing::Test {
   Result<GrantFolder> create(const core::Grant& wanted) const {
     return GrantFolder::create(root_, wanted, {LeasePlace{root_ / "board", 3}}, how_);
   }
-  aliquot_usage* map() const {
-    const Fd fd(::open((root_ / "7" / "usage").c_str(), O_RDWR | O_CLOEXEC));
-    void* memory =
-        ::mmap(nullptr, sizeof(aliquot_usage), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-    return memory == MAP_FAILED ? nullptr : static_cast<aliquot_usage*>(memory);
-  }
-  // A process that holds a slot, until it is killed; and every second byte of more.
-  pid_t take(aliquot_usage* usage, std::uint32_t slot, int more = 0, off_t from = 0) {
-    std::array<int, 2> ready{};
-    EXPECT_EQ(::pipe(ready.data()), 0);
-    const pid_t child = ::fork();
-    if (child == 0) {
-      const int fd = ::open((root_ / "7" / "usage").c_str(), O_RDWR | O_CLOEXEC);
-      struct flock lock {};
-      lock.l_type = F_WRLCK;
-      lock.l_start = slot;
-      lock.l_len = 1;
-      ::fcntl(fd, F_SETLK, &lock);
-      for (int i = 0; i < more; ++i) {
-        lock.l_start = from + off_t{2} * i;
-        ::fcntl(fd, F_SETLK, &lock);
-      }
-      if (::write(ready[1], "x", 1) != 1) ::_exit(1);
-      ::alarm(60);
-      ::pause();
-      ::_exit(0);
-    }
-    char byte = 0;
-    EXPECT_EQ(::read(ready[0], &byte, 1), 1);
-    ::close(ready[0]);
-    ::close(ready[1]);
-    usage->slots[slot].pid = child;
-    return child;
-  }
-  static void end(pid_t child) {
-    ::kill(child, SIGKILL);
-    ::waitpid(child, nullptr, 0);
-  }
-
-  fs::path root_;
+  const test::Folder folder_;
+  const fs::path root_ = folder_.path();
   const HeldHow how_{core::FaultDomain::gpu, true, "/run/x/p", 30, gib(11), true};
 };
 
@@ -122,6 +75,42 @@ TEST_F(GrantFolderTest, LimitsAreOursAndUsageIsTheJobs) {
   EXPECT_EQ(limits.gpus[0].uuid[0], 0x81);
   EXPECT_EQ(limits.gpus[0].uuid[15], 0x08);
   EXPECT_EQ(limits.gpus[0].lease_slot, 3U);
+}
+
+// A container's processes run as whoever its image says, and its holder has a name with a slash.
+TEST_F(GrantFolderTest, OfAContainerUsageIsOursAndOpenToAll) {
+  core::Grant wanted = grant();
+  wanted.holder = HolderId("pod:0f1e/c");
+  wanted.any_user = true;
+  ASSERT_TRUE(create(wanted));
+  struct stat info {};
+  ASSERT_EQ(::lstat((root_ / "pod:0f1e=c/usage").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777U, 0666U);
+  EXPECT_EQ(info.st_uid, ::geteuid());
+  EXPECT_TRUE(GrantFolder::open(root_, wanted.holder));
+  EXPECT_EQ(GrantFolder::list(root_), std::vector{wanted.holder});
+  GrantFolder::remove(root_, wanted.holder);
+  EXPECT_TRUE(GrantFolder::list(root_).empty());
+}
+
+// A process that runs has them mapped.
+TEST_F(GrantFolderTest, IsCorrectedInPlace) {
+  if (::geteuid() != 0) GTEST_SKIP() << "the limits may not even be written by their owner";
+  auto folder = create(grant());
+  ASSERT_TRUE(folder) << folder.error().message;
+  struct stat before {
+  }, after{};
+  ASSERT_EQ(::lstat((root_ / "7/limits").c_str(), &before), 0);
+  auto other = grant();
+  other.gpus[0].portion = {gib(3), Compute(100)};
+  const HeldHow how{core::FaultDomain::job, true, "/run/z/p", 9};
+  ASSERT_TRUE(folder->correct(other, how));
+  ASSERT_EQ(::lstat((root_ / "7/limits").c_str(), &after), 0);
+  EXPECT_EQ(before.st_ino, after.st_ino);
+  const auto again = GrantFolder::open(root_, HolderId("7"));
+  EXPECT_EQ(again->gpus()[0].portion, (core::Portion{gib(3), Compute(100)}));
+  EXPECT_EQ(again->gpus()[0].lease, folder->gpus()[0].lease);
+  EXPECT_EQ(GrantFolder::read_how(root_, HolderId("7"), {}), how);
 }
 
 TEST_F(GrantFolderTest, HowItWasHeldIsFoundAgain) {
@@ -163,17 +152,16 @@ TEST_F(GrantFolderTest, IsFoundAgainAndRemoved) {
 
 TEST_F(GrantFolderTest, SumsWhatProcessesUse) {
   auto folder = create(grant());
-  aliquot_usage* usage = map();
-  ASSERT_NE(usage, nullptr);
+  test::MappedUsage usage(root_ / "7");
   EXPECT_EQ(::pthread_mutex_lock(&usage->lock.mutex), 0);
   EXPECT_EQ(::pthread_mutex_unlock(&usage->lock.mutex), 0);
   usage->high_water = 3;
   usage->past[0].gpu_ns = 100;
   usage->past[0].peak_bytes = 5000;
-  const pid_t first = take(usage, 0);
+  const Pid first = usage.take(0);
   usage->slots[0].gpus[0].charged = 1000;
   usage->slots[0].gpus[0].gpu_ns = 10;
-  const pid_t second = take(usage, 2);
+  const Pid second = usage.take(2);
   usage->slots[2].gpus[0].charged = 500;
   usage->slots[2].gpus[0].gpu_ns = 1;
   usage->slots[2].gpus[0].launched = 2;
@@ -188,33 +176,30 @@ TEST_F(GrantFolderTest, SumsWhatProcessesUse) {
   EXPECT_EQ(seen[0].flights[0].launched, 2U);
   EXPECT_EQ(seen[0].flights[0].completed, 0U);
   ASSERT_EQ(folder->members().size(), 2U);
-  EXPECT_EQ(folder->members()[0].pid, Pid(first));
-  EXPECT_EQ(folder->members()[1].pid, Pid(second));
+  EXPECT_EQ(folder->members()[0].pid, first);
+  EXPECT_EQ(folder->members()[1].pid, second);
   // A dead process holds nothing, but what it did is not forgotten.
-  end(second);
+  usage.end(second);
   folder->find_dead();
   seen = folder->usage();
   EXPECT_EQ(seen[0].memory, Bytes(1000));
   EXPECT_EQ(seen[0].gpu_ns, 111);
   EXPECT_TRUE(seen[0].flights.empty());
   ASSERT_EQ(folder->members().size(), 1U);
-  EXPECT_EQ(folder->members()[0].pid, Pid(first));
+  EXPECT_EQ(folder->members()[0].pid, first);
   EXPECT_EQ(folder->members()[0].charged, std::vector<Bytes>{Bytes(1000)});
-  end(first);
-  ::munmap(usage, sizeof *usage);
 }
 
 TEST_F(GrantFolderTest, FindsEveryHolderWhateverTheyLock) {
   auto folder = create(grant());
-  aliquot_usage* usage = map();
-  ASSERT_NE(usage, nullptr);
+  test::MappedUsage usage(root_ / "7");
   usage->high_water = 40;
   std::vector<Pid> expected;
-  std::vector<pid_t> children;
+  std::vector<Pid> children;
   for (const std::uint32_t slot : {30U, 0U, 7U, 39U, 8U, 31U}) {
-    children.push_back(take(usage, slot));
+    children.push_back(usage.take(slot));
   }
-  for (const std::size_t i : {1U, 2U, 4U, 0U, 5U, 3U}) expected.emplace_back(children[i]);
+  for (const std::size_t i : {1U, 2U, 4U, 0U, 5U, 3U}) expected.push_back(children[i]);
   usage->slots[20].pid = 1;  // dead
   usage->slots[20].gpus[0].charged = 5;
   folder->find_dead();
@@ -222,21 +207,14 @@ TEST_F(GrantFolderTest, FindsEveryHolderWhateverTheyLock) {
   std::vector<Pid> found;
   for (const auto& member : folder->members()) found.push_back(member.pid);
   EXPECT_EQ(found, expected);
-  for (const pid_t child : children) end(child);
-  ::munmap(usage, sizeof *usage);
 }
 
 // Of this thread: how busy the machine is does not count.
-std::int64_t cpu_ms() {
-  timespec now{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return now.tv_sec * 1'000 + now.tv_nsec / 1'000'000;
-}
+std::int64_t cpu_ms() { return sys::clock_ns(CLOCK_THREAD_CPUTIME_ID) / 1'000'000; }
 
 TEST_F(GrantFolderTest, ALongListOfLocksTakesNobodysTime) {
   auto folder = create(grant());
-  aliquot_usage* usage = map();
-  ASSERT_NE(usage, nullptr);
+  test::MappedUsage usage(root_ / "7");
   usage->high_water = ALIQUOT_USAGE_SLOTS;
   for (auto& slot : usage->slots) slot.pid = 1;
   const auto cost = [&] {
@@ -245,21 +223,17 @@ TEST_F(GrantFolderTest, ALongListOfLocksTakesNobodysTime) {
     return cpu_ms() - before;
   };
   // Far away from all slots, then in every second one of them.
-  const pid_t far = take(usage, 0, 3'000, 1'000'000);
+  usage.take(0, 3'000, 1'000'000);
   const std::int64_t with_far = cost();
   EXPECT_LT(with_far, 100);
-  const pid_t near = take(usage, 1, 500, 3);
+  usage.take(1, 500, 3);
   const std::int64_t with_near = cost();
   EXPECT_LT(with_near, 100);
-  end(far);
-  end(near);
-  ::munmap(usage, sizeof *usage);
 }
 
 TEST_F(GrantFolderTest, NonsenseFromTheJobHurtsNobody) {
   auto folder = create(grant());
-  aliquot_usage* usage = map();
-  ASSERT_NE(usage, nullptr);
+  test::MappedUsage usage(root_ / "7");
   usage->high_water = 0xffffffff;
   for (auto& slot : usage->slots) {
     slot.pid = -5;
@@ -272,7 +246,6 @@ TEST_F(GrantFolderTest, NonsenseFromTheJobHurtsNobody) {
   folder->find_dead();
   EXPECT_EQ(folder->usage()[0].memory, Bytes(0));
   EXPECT_TRUE(folder->members().empty());  // a pid alone proves nothing
-  ::munmap(usage, sizeof *usage);
   // Its owner may cut it off at any time.
   ASSERT_EQ(::truncate((root_ / "7/usage").c_str(), 100), 0);
   EXPECT_EQ(folder->usage()[0].memory, Bytes(0));
@@ -300,15 +273,10 @@ TEST_F(GrantFolderTest, AGateWakesWhoWaits) {
     ::_exit(__atomic_load_n(&seen->gates[3].word, __ATOMIC_SEQ_CST) == 0 ? 0 : 1);
   }
   ::usleep(100'000);
-  timespec before{};
-  timespec after{};
-  ::clock_gettime(CLOCK_MONOTONIC, &before);
+  const std::int64_t before = sys::mono_ms();
   board->set_paused(3, false);
-  int status = -1;
-  ::waitpid(child, &status, 0);
-  ::clock_gettime(CLOCK_MONOTONIC, &after);
-  EXPECT_EQ(status, 0);
-  EXPECT_LT(after.tv_sec - before.tv_sec, 5);
+  EXPECT_EQ(sys::wait_for_child(Pid(child)), 0);
+  EXPECT_LT(sys::mono_ms() - before, 5'000);
   // The next daemon uses the same one, so that those who have it mapped hear it.
   struct stat first {};
   struct stat second {};

@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "node/process.hpp"
+#include "sys/fd.hpp"
 
-namespace aliquot::node::testing {
+namespace aliquot::test {
 
 class HangingFile {
  public:
@@ -116,11 +116,11 @@ class HangingFile {
   }
 
   std::filesystem::path folder_;
-  Fd device_;
+  sys::Fd device_;
   bool mounted_ = false;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> hanging_ = false;
   std::thread thread_;
 };
 
-}  // namespace aliquot::node::testing
+}  // namespace aliquot::test

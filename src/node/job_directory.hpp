@@ -16,7 +16,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "node/launch.hpp"
-#include "node/process.hpp"
+#include "node/process_tree.hpp"
 #include "node/run_name.hpp"
 
 namespace aliquot::node {
@@ -35,24 +35,23 @@ class JobDirectory {
   // has no access control lists it is given away. Users must be able to walk through, so the
   // folders up to here need mode 0711 when we are root.
   [[nodiscard]] Result<void> write_script(std::string_view text, Uid user, Gid group) const;
-  [[nodiscard]] Result<std::string> read_script() const;
 
   // Before each start, the first or a requeue: forgets the last run and writes launch.json.
   [[nodiscard]] Result<void> prepare(const Launch& launch) const;
 
   // Starts program (aliquot-stepd) on this folder: not our child, its own session. Returns when it
   // has written stepd.pid, typically within 2 ms; on a worker all the same.
-  [[nodiscard]] Result<ProcessRef> start(const std::filesystem::path& program,
-                                         Millis patience = seconds(10)) const;
+  [[nodiscard]] Result<sys::ProcessRef> start(const std::filesystem::path& program,
+                                              Millis patience = seconds(10)) const;
 
   // failed_state if no stepd listens (any more), unavailable if it is behind with listening.
   [[nodiscard]] Result<void> send(const Command& command) const;
 
   struct NeverStarted {};  // and will not be: start over with prepare()
   struct Lost {            // stepd died without a word (killed, or the machine went down)
-    ProcessRef stepd;
+    sys::ProcessRef stepd;
   };
-  using Status = std::variant<NeverStarted, ProcessRef, ExitRecord, Lost>;
+  using Status = std::variant<NeverStarted, sys::ProcessRef, ExitRecord, Lost>;
   // What became of it: still running (watch it with open_process), ended, lost, or never started.
   [[nodiscard]] Result<Status> inspect(Millis patience = seconds(5)) const;
 

@@ -12,7 +12,7 @@ namespace {
 
 // Once the folders of all runs of a job were named alike; a run of then is where it was started.
 TEST(JobDirectory, OfARunOfAnEarlierVersionIsFound) {
-  const testing::TemporaryFolder jobs;
+  const test::Folder jobs;
   const node::Run run{JobId(7), 1};
   EXPECT_EQ(JobDirectory(jobs.path(), run).path(), jobs.path() / "7.1");
   std::filesystem::create_directory(jobs.path() / "7");

@@ -27,14 +27,14 @@ Search JobProcesses::search() const {
   return search;
 }
 
-std::vector<ProcessRef> JobProcesses::find() const { return find(clients_); }
+std::vector<sys::ProcessRef> JobProcesses::find() const { return find(clients_); }
 
-std::vector<ProcessRef> JobProcesses::find(const std::set<Pid>& spared) const {
+std::vector<sys::ProcessRef> JobProcesses::find(const std::set<Pid>& spared) const {
   if (!cgroups_.available()) return find_processes(search());
-  std::vector<ProcessRef> found;
+  std::vector<sys::ProcessRef> found;
   for (const Pid pid : cgroups_.processes(group_).value_or(std::vector<Pid>{})) {
     if (spared.contains(pid)) continue;
-    const auto process = read_process(pid);
+    const auto process = sys::read_process(pid);
     if (process && process->state != 'Z') found.push_back(process->ref);
   }
   return found;
@@ -58,12 +58,12 @@ std::string JobProcesses::describe_left() const {
   std::string text;
   for (std::size_t i = 0; i < std::min(left.size(), kMost); ++i) {
     const Pid pid = left[i].pid;
-    const auto now = read_process(pid);
+    const auto now = sys::read_process(pid);
     if (!now) continue;
     const std::string state =
         now->state == 'D' ? "in uninterruptible sleep" : fmt::format("in state {}", now->state);
     text += fmt::format("{}process {} ({}, user {}, {})", text.empty() ? "" : ", ", pid,
-                        quote(command_of(pid)), user_of(pid), state);
+                        quote(sys::command_of(pid)), sys::user_of(pid), state);
   }
   if (left.size() > kMost) text += fmt::format(" and {} more", left.size() - kMost);
   return text;

@@ -3,13 +3,13 @@
 // moment; a mark has to be read from memory that belongs to the process, which can keep its reader
 // waiting for as long as it likes, so it is read only where there is no group.
 //
-// What ends them parts them from their MPS server first (node/parting.hpp), where the job has one.
+// Before they are ended, they are parted from their MPS server (node/parting.hpp), if they have
+// one.
 //
 // Clients (srun, salloc) sit in the groups of what they run, and are spared all but the job's end:
 // they report how it went.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -19,7 +19,7 @@
 #include "base/time.hpp"
 #include "gpu/mps_pipe.hpp"
 #include "node/cgroup.hpp"
-#include "node/process.hpp"
+#include "node/process_tree.hpp"
 
 namespace aliquot::node {
 
@@ -29,7 +29,7 @@ class JobProcesses {
                std::optional<gpu::MpsPipe> mps = {}, std::set<Pid> clients = {});
 
   // Without the clients.
-  [[nodiscard]] std::vector<ProcessRef> find() const;
+  [[nodiscard]] std::vector<sys::ProcessRef> find() const;
   void signal(int number) const;
   // Whether there is nobody, not even a client.
   [[nodiscard]] bool gone() const;
@@ -42,7 +42,7 @@ class JobProcesses {
  private:
   [[nodiscard]] Search search() const;
   void warn(const std::string& complaint) const;
-  [[nodiscard]] std::vector<ProcessRef> find(const std::set<Pid>& spared) const;
+  [[nodiscard]] std::vector<sys::ProcessRef> find(const std::set<Pid>& spared) const;
 
   Cgroups& cgroups_;
   Group group_;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "node/fake_cgroups.hpp"
+#include "node/spawn.hpp"
 #include "node/testing.hpp"
 
 namespace aliquot::node {
@@ -35,7 +36,7 @@ TEST(JobProcesses, WhoIsLeftIsNamed) {
   EXPECT_EQ(all.describe_left(), "");
   ASSERT_TRUE(cgroups.add(group, Pid(getpid())));
   EXPECT_EQ(all.describe_left(), fmt::format("process {} ('node_test', user {}, in state R)",
-                                             getpid(), testing::me().user));
+                                             getpid(), test::me().user));
 }
 
 // Whoever writes the mark of a job into an environment of their own is not in the job.
@@ -44,7 +45,7 @@ TEST(JobProcesses, AreNotTakenFromTheirEnvironmentWhereThereAreGroups) {
   const Group group{{JobId(7)}};
   ASSERT_TRUE(cgroups.create(group, {}));
   SpawnSpec spec;
-  spec.identity = testing::me();
+  spec.identity = test::me();
   spec.file = "/bin/sleep";
   spec.argv = {"sleep", "60"};
   const auto mark = make_mark(JobId(7));
@@ -52,7 +53,7 @@ TEST(JobProcesses, AreNotTakenFromTheirEnvironmentWhereThereAreGroups) {
   const auto pid = spawn(spec);
   ASSERT_TRUE(pid);
   const auto none = no_cgroups("a test");
-  EXPECT_TRUE(testing::eventually([&] { return !JobProcesses(*none, group, mark).gone(); }));
+  EXPECT_TRUE(test::eventually([&] { return !JobProcesses(*none, group, mark).gone(); }));
   EXPECT_TRUE(JobProcesses(cgroups, group, mark).find().empty());
   EXPECT_TRUE(JobProcesses(*none, group, mark).kill(true, seconds(20)).all_gone);
   waitpid(pid->value(), nullptr, 0);

@@ -1,13 +1,12 @@
-// Threads for calls that may block, in lanes: what is posted to one lane is done in order, and no
-// lane waits for another. A lane belongs to a user, and one user keeps only so many threads busy:
-// whatever users do to make calls about their own jobs slow, the others' go on. What a user can
-// make slow at will is said to be so when it is posted, and has half of the user's threads: what
-// ends his jobs always has the others.
+// Threads for calls that may block, in lanes. The tasks of one lane are done in order; no lane
+// waits for another. A lane belongs to a user, and a user keeps only so many threads busy: users
+// can make calls about their own jobs slow, and the calls about other users' jobs go on. A task
+// that a user can make slow at will is posted with Pace::slow. Slow tasks get half of the user's
+// threads, so that the other half can always end the user's jobs.
 //
-// Results go back to the loop by whatever the task itself posts.
+// A task posts its result back to the loop itself.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>

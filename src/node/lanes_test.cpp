@@ -30,10 +30,10 @@ TEST(Lanes, KeepTheOrderOfEachAndLetOthersGoOn) {
   lanes.post(kAnn, 1, [&done] { done = true; });
   std::atomic<bool> other = false;
   lanes.post(kAnn, 2, [&other] { other = true; });
-  EXPECT_TRUE(testing::eventually([&] { return other.load(); }));
+  EXPECT_TRUE(test::eventually([&] { return other.load(); }));
   EXPECT_FALSE(done);
   held.set_value();
-  EXPECT_TRUE(testing::eventually([&] { return done.load(); }));
+  EXPECT_TRUE(test::eventually([&] { return done.load(); }));
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
 }
 
@@ -51,10 +51,10 @@ TEST(Lanes, OneUserCannotTakeThemAll) {
   }
   std::atomic<bool> served = false;
   lanes.post(kBob, 100, [&served] { served = true; });
-  EXPECT_TRUE(testing::eventually([&] { return served.load(); }));
-  EXPECT_TRUE(testing::eventually([&] { return stalled == 2; }));
+  EXPECT_TRUE(test::eventually([&] { return served.load(); }));
+  EXPECT_TRUE(test::eventually([&] { return stalled == 2; }));
   held.set_value();
-  EXPECT_TRUE(testing::eventually([&] { return stalled == 20; }));
+  EXPECT_TRUE(test::eventually([&] { return stalled == 20; }));
 }
 
 // Who makes slow what he can leaves room for what ends his jobs.
@@ -70,9 +70,9 @@ TEST(Lanes, WhatIsSlowLeavesHalfForTheRest) {
   for (int lane = 0; lane < 20; ++lane) lanes.post(kAnn, lane, stall, Lanes::Pace::slow);
   std::atomic<int> served = 0;
   for (int lane = 20; lane < 40; ++lane) lanes.post(kAnn, lane, [&served] { ++served; });
-  EXPECT_TRUE(testing::eventually([&] { return served == 20 && stalled == 2; }));
+  EXPECT_TRUE(test::eventually([&] { return served == 20 && stalled == 2; }));
   held.set_value();
-  EXPECT_TRUE(testing::eventually([&] { return stalled == 20; }));
+  EXPECT_TRUE(test::eventually([&] { return stalled == 20; }));
 }
 
 TEST(Lanes, EndWithWhatIsBeingDone) {
@@ -105,7 +105,7 @@ TEST(Lanes, GoOnWithoutNewThreads) {
   EXPECT_THROW(std::thread([] {}).join(), std::system_error);
   std::atomic<int> done = 0;
   for (int lane = 0; lane < 20; ++lane) lanes.post(kAnn, lane, [&done] { ++done; });
-  EXPECT_TRUE(testing::eventually([&] { return done == 20; }));
+  EXPECT_TRUE(test::eventually([&] { return done == 20; }));
   ASSERT_EQ(pthread_setattr_default_np(&before), 0);
 }
 

@@ -6,34 +6,32 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <optional>
 #include <vector>
 
-#include "node/descriptors.hpp"
+#include "sys/fd.hpp"
 
 namespace aliquot::node {
 namespace {
 
 constexpr int kMostAncestors = 16;
-constexpr unsigned kPatience = 10;  // seconds
-constexpr int kTakenMs = 500;       // what a process takes to start, on a busy machine
+constexpr unsigned kWriterSeconds = 10;
+constexpr int kTakenMs = 500;  // what a process takes to start, on a busy machine
 
 // The process and its ancestors, as far as they are this user's.
-std::vector<Fd> family(const ProcessRef& process, Uid user) {
-  std::vector<Fd> all;
+std::vector<sys::Fd> family(const sys::ProcessRef& process, Uid user) {
+  std::vector<sys::Fd> all;
   auto next = std::optional(process);
   while (next && all.size() < kMostAncestors) {
-    auto held = open_process(*next);
-    if (!held || !runs_as(next->pid, user)) break;
+    auto held = sys::open_process(*next);
+    if (!held || !sys::runs_as(next->pid, user)) break;
     all.push_back(std::move(*held));
-    const auto now = read_process(next->pid);
-    const auto parent = now ? read_process(now->parent) : std::nullopt;
+    const auto now = sys::read_process(next->pid);
+    const auto parent = now ? sys::read_process(now->parent) : std::nullopt;
     next = parent ? std::optional(parent->ref) : std::nullopt;
   }
   return all;
@@ -56,7 +54,7 @@ bool goes_nowhere(int fd) {
   std::array<int, kMostAncestors + 1> kept{};
   std::copy_n(family, count, kept.begin());
   kept[count] = taken;
-  close_others(kept.data(), count + 1);
+  sys::close_others(kept.data(), count + 1);
   std::array<int, kMostAncestors> ends{};
   for (std::size_t i = 0; i < count; ++i)
     ends[i] = static_cast<int>(syscall(SYS_pidfd_getfd, family[i], STDERR_FILENO, 0));
@@ -66,7 +64,7 @@ bool goes_nowhere(int fd) {
                          syscall(SYS_setresuid, user, user, user) != 0)) {
     _exit(1);
   }
-  alarm(kPatience);
+  alarm(kWriterSeconds);
   int to = -1;
   for (std::size_t i = 0; i < count && to < 0; ++i)
     if (ends[i] >= 0 && !goes_nowhere(ends[i])) to = ends[i];
@@ -74,37 +72,29 @@ bool goes_nowhere(int fd) {
   close(STDIN_FILENO);
   close(STDOUT_FILENO);
   syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
-  for (std::size_t done = 0; done < size;) {
-    const ssize_t n = write(STDERR_FILENO, text + done, size - done);
-    if (n <= 0) _exit(1);
-    done += static_cast<std::size_t>(n);
-  }
-  _exit(0);
+  _exit(sys::write_all(STDERR_FILENO, {text, size}) ? 0 : 1);
 }
 
 }  // namespace
 
-void tell_process(const ProcessRef& process, Uid user, Gid group, const std::string& text) {
+void tell_process(const sys::ProcessRef& process, Uid user, Gid group, const std::string& text) {
   const auto processes = family(process, user);
   std::array<int, kMostAncestors> numbers{};
   for (std::size_t i = 0; i < processes.size(); ++i) numbers[i] = processes[i].get();
-  std::array<int, 2> ends{};
-  if (processes.empty() || pipe2(ends.data(), O_CLOEXEC) != 0) return;
-  const Fd reading(ends[0]);
-  Fd writing(ends[1]);
+  sys::Pipe pipe = sys::make_pipe();
+  if (processes.empty() || !pipe) return;
   // Twice, so that nobody has to wait for the one that may hang.
   const pid_t child = fork();
   if (child == 0) {
     if (fork() == 0) {
-      write_and_end(user.value(), group.value(), numbers.data(), processes.size(), writing.get(),
+      write_and_end(user.value(), group.value(), numbers.data(), processes.size(), pipe.write.get(),
                     text.data(), text.size());
     }
     _exit(0);
   }
-  writing = Fd();
-  while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  pollfd taken{reading.get(), POLLIN, 0};
+  pipe.write.reset();
+  if (child > 0) sys::wait_for_child(Pid(child));
+  pollfd taken{pipe.read.get(), POLLIN, 0};
   (void)poll(&taken, 1, kTakenMs);
 }
 

@@ -11,36 +11,24 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <thread>
 
 #include "node/testing.hpp"
 
 namespace aliquot::node {
 namespace {
 
-using namespace std::chrono_literals;
-
 class LastWordsTest : public ::testing::Test {
  protected:
-  LastWordsTest() {
-    std::string pattern = ::testing::TempDir() + "words-XXXXXX";
-    path_ = ::mkdtemp(pattern.data()) + std::string("/err");
-  }
   ~LastWordsTest() override {
     for (const pid_t child : children_) {
       ::kill(child, SIGKILL);
       ::waitpid(child, nullptr, 0);
     }
-    ::unlink(path_.c_str());
-    ::rmdir(path_.substr(0, path_.rfind('/')).c_str());
   }
   // The process whose number the command prints first.
-  ProcessRef start(const std::string& command) {
+  sys::ProcessRef start(const std::string& command) {
     std::array<int, 2> ready{};
     EXPECT_EQ(::pipe2(ready.data(), O_CLOEXEC), 0);
     const pid_t child = ::fork();
@@ -54,29 +42,25 @@ class LastWordsTest : public ::testing::Test {
     for (char c = 0; ::read(ready[0], &c, 1) == 1 && c != '\n';) word += c;
     ::close(ready[0]);
     children_.push_back(child);
-    const auto process = read_process(Pid(static_cast<pid_t>(std::atoi(word.c_str()))));
+    const auto process = sys::read_process(Pid(static_cast<pid_t>(std::atoi(word.c_str()))));
     EXPECT_TRUE(process) << word;
-    return process ? process->ref : ProcessRef{Pid(0), 0};
+    return process ? process->ref : sys::ProcessRef{Pid(0), 0};
   }
   bool says(const std::string& text) const {
-    for (int i = 0; i < 200; ++i) {
-      std::ifstream file(path_);
-      if (std::string((std::istreambuf_iterator<char>(file)), {}) == text) return true;
-      std::this_thread::sleep_for(50ms);
-    }
-    return false;
+    return test::eventually([&] { return test::read_text(path_) == text; }, 10);
   }
 
   Uid uid_{::geteuid()};
   Gid gid_{::getegid()};
-  std::string path_;
+  const test::Folder folder_;
+  const std::string path_ = folder_.path() / "err";
   std::vector<pid_t> children_;
 };
 
 TEST_F(LastWordsTest, AreReadWhereTheProcessWroteItsErrors) {
   const auto process = start("exec 2>" + path_ + "; echo before >&2; echo $$; exec sleep 600 >&2");
   tell_process(process, uid_, gid_, "it was killed\n");
-  signal_processes({process}, SIGKILL);
+  sys::signal_processes({process}, SIGKILL);
   EXPECT_TRUE(says("before\nit was killed\n"));
 }
 
@@ -84,7 +68,7 @@ TEST_F(LastWordsTest, GoToItsParentWhereItReadsNothing) {
   const auto process = start("exec 2>" + path_ + "; sleep 600 >/dev/null 2>&1 & echo $!; wait");
   tell_process(process, uid_, gid_, "words\n");
   EXPECT_TRUE(says("words\n"));
-  signal_processes({process}, SIGKILL);
+  sys::signal_processes({process}, SIGKILL);
 }
 
 TEST_F(LastWordsTest, AnotherUsersAreNotTouched) {
@@ -103,7 +87,7 @@ TEST_F(LastWordsTest, NobodyWaitsForAPipeThatNobodyReads) {
   ::fcntl(pipe[0], F_SETFD, FD_CLOEXEC);
   const auto process =
       start("echo $$; exec sleep 600 2>&" + std::to_string(pipe[1]) + " >/dev/null");
-  ASSERT_TRUE(node::testing::eventually([&] {
+  ASSERT_TRUE(test::eventually([&] {
     std::error_code error;
     const auto link = fmt::format("/proc/{}/fd/2", process.pid.value());
     return std::filesystem::read_symlink(link, error).string().starts_with("pipe:");
@@ -111,7 +95,7 @@ TEST_F(LastWordsTest, NobodyWaitsForAPipeThatNobodyReads) {
   std::array<int, 2> ours{};
   ASSERT_EQ(::pipe(ours.data()), 0);
   tell_process(process, uid_, gid_, "words\n");  // or this test never ends
-  signal_processes({process}, SIGKILL);
+  sys::signal_processes({process}, SIGKILL);
   // Who writes there is the user: while it waits nothing of ours is open in it.
   ::close(ours[1]);
   ::close(pipe[1]);

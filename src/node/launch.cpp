@@ -1,13 +1,29 @@
 #include "node/launch.hpp"
 
+#include <algorithm>
 #include <array>
+#include <boost/describe.hpp>
 #include <boost/json.hpp>
-#include <limits>
+#include <boost/mp11/algorithm.hpp>
 #include <type_traits>
 
 #include "base/text.hpp"
 
+// What stands in the files, under these names: for reading and writing.
+namespace aliquot::gpu {
+BOOST_DESCRIBE_STRUCT(MpsPipe, (), (program, environment, folder))
+}
 namespace aliquot::node {
+BOOST_DESCRIBE_STRUCT(ResourceLimit, (), (resource, soft, hard))
+BOOST_DESCRIBE_STRUCT(EarlySignal, (), (number, before_s, batch_only))
+BOOST_DESCRIBE_STRUCT(Launch, (),
+                      (job_id, attempt, node, mark, uid, gid, groups, script, arguments,
+                       environment, work_dir, std_in, std_out, std_err, append, umask, limits,
+                       group, time_limit_ms, kill_wait_ms, signal, mps))
+BOOST_DESCRIBE_STRUCT(ExitRecord, (),
+                      (job_id, attempt, exit_code, exit_signal, reason, detail, start_ms, end_ms,
+                       suspended_ms, user_cpu_ms, system_cpu_ms, max_rss, oom_kills, leftovers))
+
 namespace {
 
 namespace json = boost::json;
@@ -15,6 +31,15 @@ namespace json = boost::json;
 constexpr std::array<std::string_view, 5> kReasons = {"none", "timeout", "cancelled", "oom",
                                                       "launch_failed"};
 constexpr std::array<std::string_view, 3> kTargets = {"steps", "batch", "all"};
+
+// Calls field(name, value) for each of the record's fields.
+template <class Field, class Record>
+void list_fields(Field& field, Record& record) {
+  using Fields =
+      boost::describe::describe_members<std::remove_const_t<Record>, boost::describe::mod_public>;
+  boost::mp11::mp_for_each<Fields>(
+      [&](auto member) { field(member.name, record.*member.pointer); });
+}
 
 // Reads fields out of an object; the first one of a wrong type is the error.
 class Reader {
@@ -30,11 +55,13 @@ class Reader {
   }
 
   template <class T>
-  void operator()(const char* name, T* out) {
+  void operator()(const char* name, T& out) {
     const auto* value = value_.get_object().if_contains(name);
     if (value == nullptr || value->is_null()) return;
     if (!read(*value, out) && wrong_.empty()) wrong_ = name;
   }
+
+  [[nodiscard]] bool has(const char* name) const { return value_.get_object().contains(name); }
 
   [[nodiscard]] Result<void> finish() const {
     if (wrong_.empty()) return {};
@@ -45,210 +72,137 @@ class Reader {
   explicit Reader(json::value value) : value_(std::move(value)) {}
 
   template <class T>
-  static bool read(const json::value& value, T* out) {
+  static bool read(const json::value& value, T& out) {
     if constexpr (std::is_same_v<T, bool>) {
       if (!value.is_bool()) return false;
-      *out = value.get_bool();
+      out = value.get_bool();
       return true;
-    } else {
-      static_assert(std::is_integral_v<T>);
+    } else if constexpr (std::is_integral_v<T>) {
       json::error_code error;
-      *out = value.to_number<T>(error);
+      out = value.to_number<T>(error);
       return !error;
+    } else {
+      if (!value.is_object()) return false;
+      Reader reader(value);
+      list_fields(reader, out);
+      return reader.wrong_.empty();
     }
   }
-  static bool read(const json::value& value, std::string* out) {
+  static bool read(const json::value& value, std::string& out) {
     if (!value.is_string()) return false;
-    *out = std::string(value.get_string());
+    out = std::string(value.get_string());
     // C cannot hold it, and a name that ends early is another name.
-    return out->find('\0') == std::string::npos;
+    return out.find('\0') == std::string::npos;
   }
   template <class T>
-  static bool read(const json::value& value, std::optional<T>* out) {
-    return read(value, &out->emplace());
+  static bool read(const json::value& value, std::optional<T>& out) {
+    return read(value, out.emplace());
   }
   template <class T>
-  static bool read(const json::value& value, std::vector<T>* out) {
+  static bool read(const json::value& value, std::vector<T>& out) {
     if (!value.is_array()) return false;
-    out->clear();
+    out.clear();
     for (const auto& element : value.get_array()) {
-      if (!read(element, &out->emplace_back())) return false;
+      if (!read(element, out.emplace_back())) return false;
     }
     return true;
   }
-  static bool read(const json::value& value, GroupPaths* out) {
+  static bool read(const json::value& value, GroupPaths& out) {
     if (!value.is_object()) return false;
     for (const auto& [controller, folder] : value.get_object()) {
-      if (!read(folder, &out->folders[std::string(controller)])) return false;
+      if (!read(folder, out.folders[std::string(controller)])) return false;
     }
     return true;
   }
-  static bool read(const json::value& value, ResourceLimit* out) {
-    return read_fields(value, [&](Reader& field) {
-      field("resource", &out->resource);
-      field("soft", &out->soft);
-      field("hard", &out->hard);
-    });
-  }
-  static bool read(const json::value& value, EarlySignal* out) {
-    return read_fields(value, [&](Reader& field) {
-      field("number", &out->number);
-      field("before_s", &out->before_s);
-      field("batch_only", &out->batch_only);
-    });
-  }
-  static bool read(const json::value& value, gpu::MpsPipe* out) {
-    return read_fields(value, [&](Reader& field) {
-      field("program", &out->program);
-      field("environment", &out->environment);
-      field("folder", &out->folder);
-    });
-  }
-  static bool read(const json::value& value, EndReason* out) {
+  static bool read(const json::value& value, EndReason& out) {
     if (!value.is_string()) return false;
-    for (std::size_t i = 0; i < kReasons.size(); ++i) {
-      if (value.get_string() == kReasons[i]) {
-        *out = static_cast<EndReason>(i);
-        return true;
-      }
-    }
-    return false;
-  }
-  template <class Fields>
-  static bool read_fields(const json::value& value, const Fields& fields) {
-    if (!value.is_object()) return false;
-    Reader reader(value);
-    fields(reader);
-    return reader.wrong_.empty();
+    const std::string_view word(value.get_string().data(), value.get_string().size());
+    const auto* const reason = std::ranges::find(kReasons, word);
+    if (reason == kReasons.end()) return false;
+    out = static_cast<EndReason>(reason - kReasons.begin());
+    return true;
   }
 
   json::value value_;
   std::string wrong_;
 };
 
-json::array strings(const std::vector<std::string>& values) {
-  json::array array;
-  array.reserve(values.size());
-  for (const auto& value : values) array.emplace_back(json::string_view(value));
-  return array;
-}
+// An optional field that is absent is left out.
+class Writer {
+ public:
+  template <class T>
+  static json::object write(const T& record) {
+    Writer writer;
+    list_fields(writer, record);
+    return std::move(writer.object_);
+  }
+
+  template <class T>
+  void operator()(const char* name, const T& value) {
+    object_[name] = make(value);
+  }
+  template <class T>
+  void operator()(const char* name, const std::optional<T>& value) {
+    if (value) object_[name] = make(*value);
+  }
+
+ private:
+  template <class T>
+  static json::value make(const T& value) {
+    if constexpr (std::is_integral_v<T>) {
+      return value;
+    } else {
+      return write(value);
+    }
+  }
+  static json::value make(const std::string& value) {
+    return json::value(json::string_view(value));
+  }
+  static json::value make(EndReason reason) {
+    return json::value(json::string_view(to_string(reason)));
+  }
+  static json::value make(const GroupPaths& group) {
+    json::object object;
+    for (const auto& [controller, folder] : group.folders) object[controller] = folder;
+    return object;
+  }
+  template <class T>
+  static json::value make(const std::vector<T>& values) {
+    json::array array;
+    array.reserve(values.size());
+    for (const auto& value : values) array.push_back(make(value));
+    return array;
+  }
+
+  json::object object_;
+};
 
 }  // namespace
 
 std::string_view to_string(EndReason reason) { return kReasons[static_cast<std::size_t>(reason)]; }
 
-std::string to_json(const Launch& launch) {
-  json::object object;
-  object["job_id"] = launch.job_id;
-  object["attempt"] = launch.attempt;
-  object["node"] = launch.node;
-  object["mark"] = launch.mark;
-  object["uid"] = launch.uid;
-  object["gid"] = launch.gid;
-  object["groups"] = json::array(launch.groups.begin(), launch.groups.end());
-  object["script"] = launch.script;
-  object["arguments"] = strings(launch.arguments);
-  object["environment"] = strings(launch.environment);
-  object["work_dir"] = launch.work_dir;
-  object["std_in"] = launch.std_in;
-  object["std_out"] = launch.std_out;
-  object["std_err"] = launch.std_err;
-  object["append"] = launch.append;
-  object["umask"] = launch.umask;
-  auto& limits = object["limits"].emplace_array();
-  for (const auto& limit : launch.limits) {
-    limits.push_back({{"resource", limit.resource}, {"soft", limit.soft}, {"hard", limit.hard}});
-  }
-  auto& group = object["group"].emplace_object();
-  for (const auto& [controller, folder] : launch.group.folders) group[controller] = folder;
-  if (launch.time_limit_ms) object["time_limit_ms"] = *launch.time_limit_ms;
-  object["kill_wait_ms"] = launch.kill_wait_ms;
-  if (launch.signal) {
-    object["signal"] = {{"number", launch.signal->number},
-                        {"before_s", launch.signal->before_s},
-                        {"batch_only", launch.signal->batch_only}};
-  }
-  if (launch.mps) {
-    object["mps"] = {{"program", launch.mps->program},
-                     {"environment", strings(launch.mps->environment)},
-                     {"folder", launch.mps->folder}};
-  }
-  return json::serialize(object);
-}
+std::string to_json(const Launch& launch) { return json::serialize(Writer::write(launch)); }
 
 Result<Launch> launch_from_json(std::string_view text) {
   auto field = TRY(Reader::parse(text));
   Launch launch;
-  field("job_id", &launch.job_id);
-  field("attempt", &launch.attempt);
-  field("node", &launch.node);
-  field("mark", &launch.mark);
-  field("uid", &launch.uid);
-  field("gid", &launch.gid);
-  field("groups", &launch.groups);
-  field("script", &launch.script);
-  field("arguments", &launch.arguments);
-  field("environment", &launch.environment);
-  field("work_dir", &launch.work_dir);
-  field("std_in", &launch.std_in);
-  field("std_out", &launch.std_out);
-  field("std_err", &launch.std_err);
-  field("append", &launch.append);
-  field("umask", &launch.umask);
-  field("limits", &launch.limits);
-  field("group", &launch.group);
-  field("time_limit_ms", &launch.time_limit_ms);
-  field("kill_wait_ms", &launch.kill_wait_ms);
-  field("signal", &launch.signal);
-  field("mps", &launch.mps);
+  list_fields(field, launch);
   TRY(field.finish());
   // Left out, these would mean root and an empty name.
   if (launch.job_id <= 0) return fail(Error::Code::invalid_argument, "no job_id");
-  if (text.find("\"uid\"") == std::string_view::npos) {
-    return fail(Error::Code::invalid_argument, "no uid");
-  }
+  if (!field.has("uid")) return fail(Error::Code::invalid_argument, "no uid");
   if (!launch.script.starts_with('/')) {
     return fail(Error::Code::invalid_argument, "the script's path is not absolute");
   }
   return launch;
 }
 
-std::string to_json(const ExitRecord& record) {
-  return json::serialize(json::value{
-      {"job_id", record.job_id},
-      {"attempt", record.attempt},
-      {"exit_code", record.exit_code},
-      {"exit_signal", record.exit_signal},
-      {"reason", json::string_view(to_string(record.reason))},
-      {"detail", record.detail},
-      {"start_ms", record.start_ms},
-      {"end_ms", record.end_ms},
-      {"suspended_ms", record.suspended_ms},
-      {"user_cpu_ms", record.user_cpu_ms},
-      {"system_cpu_ms", record.system_cpu_ms},
-      {"max_rss", record.max_rss},
-      {"oom_kills", record.oom_kills},
-      {"leftovers", record.leftovers},
-  });
-}
+std::string to_json(const ExitRecord& record) { return json::serialize(Writer::write(record)); }
 
 Result<ExitRecord> exit_from_json(std::string_view text) {
   auto field = TRY(Reader::parse(text));
   ExitRecord record;
-  field("job_id", &record.job_id);
-  field("attempt", &record.attempt);
-  field("exit_code", &record.exit_code);
-  field("exit_signal", &record.exit_signal);
-  field("reason", &record.reason);
-  field("detail", &record.detail);
-  field("start_ms", &record.start_ms);
-  field("end_ms", &record.end_ms);
-  field("suspended_ms", &record.suspended_ms);
-  field("user_cpu_ms", &record.user_cpu_ms);
-  field("system_cpu_ms", &record.system_cpu_ms);
-  field("max_rss", &record.max_rss);
-  field("oom_kills", &record.oom_kills);
-  field("leftovers", &record.leftovers);
+  list_fields(field, record);
   TRY(field.finish());
   return record;
 }

@@ -15,7 +15,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "gpu/mps_pipe.hpp"
-#include "node/cgroup.hpp"
+#include "node/group_paths.hpp"
 #include "node/spawn.hpp"
 
 namespace aliquot::node {

@@ -9,12 +9,11 @@
 
 #include <cerrno>
 #include <climits>
-#include <string>
 #include <utility>
 
 #include "enforce/abi.h"
-#include "node/file.hpp"
-#include "node/process.hpp"
+#include "sys/fd.hpp"
+#include "sys/file.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -22,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Ours, of the right size, no link.
-bool is_usable(const Fd& fd) {
+bool is_usable(const sys::Fd& fd) {
   struct stat info {};
   std::uint64_t magic = 0;
   return fd && fstat(fd.get(), &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&
@@ -38,24 +37,24 @@ Result<void> make_board(const fs::path& path) {
   fresh.size = sizeof fresh;
   const std::string_view bytes(reinterpret_cast<const char*>(&fresh), sizeof fresh);
   // To be opened for writing once more, by us; everybody else reads.
-  return write_whole(path, bytes, 0644, false);
+  return sys::write_whole(path, bytes, 0644, false);
 }
 
 }  // namespace
 
 Result<LeaseBoard> LeaseBoard::open(const fs::path& path) {
   const auto open_file = [&] {
-    return Fd(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+    return sys::Fd(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   };
-  Fd fd = open_file();
+  sys::Fd fd = open_file();
   if (!is_usable(fd)) {
     TRY(make_board(path));
     fd = open_file();
-    if (!is_usable(fd)) return system_error(errno, "cannot use", path);
+    if (!is_usable(fd)) return sys::system_error(errno, "cannot use", path);
   }
   void* memory =
       mmap(nullptr, sizeof(aliquot_board), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (memory == MAP_FAILED) return system_error(errno, "cannot map", path);
+  if (memory == MAP_FAILED) return sys::system_error(errno, "cannot map", path);
   LeaseBoard board(static_cast<aliquot_board*>(memory));
   board.open_all();
   return board;

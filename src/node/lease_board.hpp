@@ -1,6 +1,6 @@
 // A GPU's lease board (enforce/abi.h): one gate for each job, written by the daemon alone, mapped
 // read-only by the library in the jobs. It outlives the daemon, so that jobs that have mapped it
-// find it in use again. Who opens and closes gates is decided elsewhere (core/lease).
+// find it in use again. core/lease decides which gates are open.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -11,9 +10,10 @@
 
 #include "base/text.hpp"
 #include "node/environment.hpp"
-#include "node/monotonic.hpp"
-#include "node/process.hpp"
+#include "node/process_tree.hpp"
 #include "node/spawn.hpp"
+#include "sys/clock.hpp"
+#include "sys/fd.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -22,7 +22,7 @@ constexpr std::string_view kBegin = "aliquot-environment-begins";
 constexpr std::string_view kEnd = "aliquot-environment-ends";
 constexpr std::size_t kMostOutput = 8UL << 20U;
 
-Environment bare(const Identity& identity) {
+Environment bare(const sys::Identity& identity) {
   return {"HOME=" + identity.home, "SHELL=" + identity.shell, "USER=" + identity.user,
           "LOGNAME=" + identity.user,
           identity.uid.value() == 0
@@ -36,7 +36,7 @@ std::string read_until(int fd, std::int64_t deadline) {
   std::array<char, 16384> buffer{};
   while (text.size() < kMostOutput && text.find(kEnd) == std::string::npos) {
     pollfd readable{fd, POLLIN, 0};
-    const std::int64_t left = deadline - mono_ms();
+    const std::int64_t left = deadline - sys::mono_ms();
     if (left <= 0) break;
     const int ready = poll(&readable, 1, static_cast<int>(left));
     if (ready < 0 && errno == EINTR) continue;
@@ -72,9 +72,9 @@ void reap(Pid pid, Millis patience) {
   static std::mutex mutex;
   static std::vector<pid_t> left;
   const auto over = [](pid_t one) { return waitpid(one, nullptr, WNOHANG) != 0; };
-  const std::int64_t deadline = mono_ms() + patience.value();
+  const std::int64_t deadline = sys::mono_ms() + patience.value();
   bool gone = false;
-  while (!(gone = over(pid.value())) && mono_ms() < deadline) usleep(1'000);
+  while (!(gone = over(pid.value())) && sys::mono_ms() < deadline) usleep(1'000);
   const std::lock_guard lock(mutex);
   std::erase_if(left, over);
   if (!gone) left.push_back(pid.value());
@@ -82,7 +82,7 @@ void reap(Pid pid, Millis patience) {
 
 }  // namespace
 
-LoginEnvironment login_environment(const Identity& identity, Millis patience,
+LoginEnvironment login_environment(const sys::Identity& identity, Millis patience,
                                    const std::vector<ResourceLimit>& limits,
                                    const GroupPaths& group) {
   LoginEnvironment result{.environment = bare(identity), .warning = {}};
@@ -92,10 +92,8 @@ LoginEnvironment login_environment(const Identity& identity, Millis patience,
     return result;
   };
 
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return without("no pipe");
-  const Fd ours(ends[0]);
-  Fd theirs(ends[1]);
+  sys::Pipe pipe = sys::make_pipe();
+  if (!pipe) return without("no pipe");
   SpawnSpec spec;
   spec.identity = identity;
   spec.file = identity.shell;
@@ -107,16 +105,16 @@ LoginEnvironment login_environment(const Identity& identity, Millis patience,
   spec.environment.push_back(std::string(kMarkVariable) + "=" + mark);
   spec.directory = identity.home;
   spec.fallback_directory = "/";
-  spec.out = FromFd{theirs.get()};
+  spec.out = FromFd{pipe.write.get()};
   spec.limits = limits;
   spec.group = group;
   const auto pid = spawn(spec);
-  theirs.reset();
+  pipe.write.reset();
   if (!pid) return without(pid.error().what);
 
-  const std::int64_t deadline = mono_ms() + patience.value();
-  const auto text = read_until(ours.get(), deadline);
-  const bool late = mono_ms() >= deadline;
+  const std::int64_t deadline = sys::mono_ms() + patience.value();
+  const auto text = read_until(pipe.read.get(), deadline);
+  const bool late = sys::mono_ms() >= deadline;
   // The shell, and what its profile left running in our hands.
   if (group.empty()) {
     kill_tree({.session = *pid, .mark = mark, .marked_uid = identity.uid}, seconds(1));

@@ -14,6 +14,8 @@
 #include <array>
 #include <cstring>
 
+#include "sys/fd.hpp"
+
 namespace aliquot::node {
 namespace {
 
@@ -21,10 +23,8 @@ namespace {
 constexpr std::size_t kCpuMaskBytes = 1024;
 
 void stand_before_the_memory_killer() {
-  const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return;
-  [[maybe_unused]] const auto written = write(fd, "0", 1);
-  close(fd);
+  const sys::Fd file(open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
+  if (file) sys::write_all(file.get(), "0");
 }
 
 void schedule_as_usual() {

@@ -1,12 +1,8 @@
 #include "node/monitor.hpp"
 
-#include <pwd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,44 +10,22 @@
 #include <unordered_map>
 
 #include "node/job_grant.hpp"
-#include "node/process.hpp"
+#include "node/process_tree.hpp"
+#include "sys/ancestors.hpp"
 
 namespace aliquot::node {
 
-std::string user_of(Pid pid) {
-  struct stat status {};
-  if (::stat(fmt::format("/proc/{}", pid.value()).c_str(), &status) != 0) return "";
-  std::array<char, 4096> buffer;
-  passwd entry{};
-  passwd* found = nullptr;
-  ::getpwuid_r(status.st_uid, &entry, buffer.data(), buffer.size(), &found);
-  return found == nullptr ? std::to_string(status.st_uid) : std::string(found->pw_name);
-}
-
-std::string command_of(Pid pid) {
-  std::ifstream file(fmt::format("/proc/{}/comm", pid.value()));
-  std::string command;
-  std::getline(file, command);
-  return command;
-}
-
 namespace {
-
-std::optional<uid_t> owner_of(Pid pid) {
-  struct stat status {};
-  if (::stat(fmt::format("/proc/{}", pid.value()).c_str(), &status) != 0) return std::nullopt;
-  return status.st_uid;
-}
 
 // A server runs as the user it serves; its parent, the control daemon, as we do. That nobody can
 // imitate.
 bool is_our_server(const GpuProcess& process) {
   constexpr std::string_view kMps = "nvidia-cuda-mps";
   if (!process.command.starts_with(kMps)) return false;
-  const auto server = read_process(Pid(static_cast<pid_t>(process.pid)));
+  const auto server = sys::read_process(Pid(static_cast<pid_t>(process.pid)));
   if (!server) return false;
   const auto parent = server->parent;
-  return owner_of(parent) == ::geteuid() && command_of(parent).starts_with(kMps);
+  return sys::owner_of(parent) == Uid(::geteuid()) && sys::command_of(parent).starts_with(kMps);
 }
 
 class Owners {
@@ -81,23 +55,17 @@ class Owners {
     if (const auto job = fenced_(pid)) return job;
     if (!marks_) return std::nullopt;
     if (const auto job = marked(pid)) return job;
-    // Who has thrown its environment away still has parents.
-    for (int depth = 0; depth < 64; ++depth) {
-      const auto process = read_process(pid);
-      if (!process || process->parent.value() <= 1) return std::nullopt;
-      pid = process->parent;
-      if (const auto job = marked(pid)) return job;
-    }
-    return std::nullopt;
+    // A process that has thrown its environment away still has parents.
+    return sys::ask_ancestors(pid, [this](Pid parent) { return marked(parent); });
   }
 
  private:
   // Anyone can write any mark into an environment of their own: only the job's user counts.
   std::optional<HolderId> marked(Pid pid) const {
-    const auto mark = environment_of(pid, kMarkVariable);
+    const auto mark = sys::environment_of(pid, kMarkVariable);
     if (!mark) return std::nullopt;
     const auto job = by_mark_.find(*mark);
-    if (job == by_mark_.end() || owner_of(pid) != job->second->uid.value()) return std::nullopt;
+    if (job == by_mark_.end() || sys::owner_of(pid) != job->second->uid) return std::nullopt;
     return job->second->id;
   }
   const FencedJob& fenced_;
@@ -131,9 +99,9 @@ FencedJob fenced_by(Cgroups& cgroups, const std::vector<RunningJob>& running) {
 JobMembers members_by(const std::vector<RunningJob>& running, const FencedJob& fenced,
                       bool by_mark) {
   return [&running, &fenced, by_mark](const HolderId& job) {
-    std::vector<ProcessRef> members;
-    for (const Pid pid : all_pids()) {
-      const auto process = fenced(pid) == job ? read_process(pid) : std::nullopt;
+    std::vector<sys::ProcessRef> members;
+    for (const Pid pid : sys::all_pids()) {
+      const auto process = fenced(pid) == job ? sys::read_process(pid) : std::nullopt;
       if (process) members.push_back(process->ref);
     }
     const auto known = std::ranges::find(running, job, &RunningJob::id);
@@ -144,7 +112,8 @@ JobMembers members_by(const std::vector<RunningJob>& running, const FencedJob& f
 
 Result<std::vector<GpuView>> look_at_gpus(gpu::Devices& devices,
                                           const std::vector<RunningJob>& running,
-                                          const FencedJob& fenced, bool by_mark) {
+                                          const FencedJob& fenced, bool by_mark,
+                                          const UserName& name) {
   Owners owners(running, fenced, by_mark);
   std::unordered_map<std::int64_t, GpuProcess> known;  // a process may sit on several GPUs
   std::vector<GpuView> views;
@@ -156,8 +125,9 @@ Result<std::vector<GpuView>> look_at_gpus(gpu::Devices& devices,
       if (fresh) {
         const Pid pid(static_cast<pid_t>(process.pid));
         seen.pid = process.pid;
-        seen.user = user_of(pid);
-        seen.command = command_of(pid);
+        seen.uid = sys::owner_of(pid);
+        if (name && seen.uid) seen.user = name(*seen.uid);
+        seen.command = sys::command_of(pid);
         seen.holder = owners.job_of(pid);
       }
       if (!seen.holder && is_our_server(seen)) continue;

@@ -1,7 +1,7 @@
-// What the GPUs are doing and whose processes those are. A process belongs to a job when it carries
-// that job's mark in the environment it was started with and is its user's, when it is in the job's
-// control group, or when one of its ancestors does. Our own MPS servers are left out; everything
-// else on a GPU is foreign.
+// Looks at what the GPUs are doing, and at whose processes do it. A process belongs to a job when
+// it is in the job's control group, when it is the user's and has the job's mark in the environment
+// that it was started with, or when one of its ancestors belongs to the job. Our own MPS servers
+// are left out; every other process on a GPU is foreign.
 #pragma once
 
 #include <functional>
@@ -14,20 +14,17 @@
 #include "gpu/devices.hpp"
 #include "node/cgroup.hpp"
 #include "node/spawn.hpp"
+#include "sys/identity.hpp"
 
 namespace aliquot::node {
 
-// For people: a process's user, by name or else by number, and its command. Empty: it is gone.
-std::string user_of(Pid pid);
-std::string command_of(Pid pid);
-
-// Somebody who holds a part of the machine and runs on it.
+// A job that holds a part of this machine and runs.
 struct RunningJob {
   HolderId id;
   Uid uid;
   std::string mark;  // in the environment of its processes
   std::int64_t attempt = 0;
-  // For who uses a GPU that its job has nothing of. Absent: what it was granted is not known.
+  // What it was granted, to find trespassers. Absent: that is not known.
   std::optional<std::vector<GpuId>> gpus = {};
   Gid gid = Gid(0);
 };
@@ -42,10 +39,11 @@ struct Trespasser {
 
 struct GpuProcess {
   std::int64_t pid = 0;
-  std::string user = {};
+  std::string user = {};  // its name; empty where the look has not asked for it
   std::string command = {};
   Bytes memory = Bytes(0);
   std::optional<HolderId> holder = {};  // absent: foreign
+  std::optional<Uid> uid = {};          // absent: it has gone
 };
 
 // What was seen of one GPU.
@@ -60,18 +58,20 @@ using FencedJob = std::function<std::optional<HolderId>(Pid)>;
 // By the groups we made for these jobs, read once, when it is first asked.
 FencedJob fenced_by(Cgroups& cgroups, const std::vector<RunningJob>& running);
 
-// All processes of a job, on a GPU or not: by its control group, or where nobody is in one by its
-// mark. Walks through /proc.
-using JobMembers = std::function<std::vector<ProcessRef>(const HolderId&)>;
+// All processes of a job, on a GPU or not: those in its control group, or if there are none, those
+// with its mark. Reads all of /proc.
+using JobMembers = std::function<std::vector<sys::ProcessRef>(const HolderId&)>;
 // running and fenced must outlive it.
 JobMembers members_by(const std::vector<RunningJob>& running, const FencedJob& fenced,
                       bool by_mark);
 
-// Asks the driver and reads /proc: on a worker. by_mark: also who is in no group is looked at, for
-// where there are none: its environment is read, and a process can see to it that this waits for
-// ever.
+// Asks the driver and reads /proc: on a worker. by_mark is for machines without control groups: it
+// reads the environment of processes, and a process can make its reader wait for ever. So can the
+// user database: a look that is for the watchdog as well has no `name`, and who shows it names.
+using UserName = std::function<std::string(Uid)>;
 Result<std::vector<GpuView>> look_at_gpus(gpu::Devices& devices,
                                           const std::vector<RunningJob>& running,
-                                          const FencedJob& fenced, bool by_mark);
+                                          const FencedJob& fenced, bool by_mark,
+                                          const UserName& name = sys::user_name);
 
 }  // namespace aliquot::node

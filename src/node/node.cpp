@@ -21,7 +21,8 @@ EnforcerOptions find_backends(const NodeOptions& options, gpu::Devices& devices,
                                   .kill_escapes = options.enforce.kill_escapes},
                         .mps = nullptr,
                         .devices = &devices,
-                        .cgroups = options.cgroups};
+                        .cgroups = options.cgroups,
+                        .walled = options.walled};
   core::EnforcementFacts& facts = found.facts;
   for (const gpu::Device& device : gpus) {
     if (device.capability) facts.capabilities.emplace(device.gpu.id, *device.capability);

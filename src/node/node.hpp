@@ -22,6 +22,7 @@ struct NodeOptions {
   EnforceSettings enforce = {};
   Compute compute_limit = kWholeGpu;  // over that: compute is over-committed
   Cgroups* cgroups = nullptr;         // see EnforcerOptions
+  bool walled = false;                // see EnforcerOptions
 };
 
 class Node {

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "base/text.hpp"
-#include "node/process.hpp"
+#include "sys/fd.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -43,7 +43,7 @@ void Notifier::send(std::string_view line) const {
   std::memcpy(address.sun_path, socket_.data(), socket_.size());
   if (socket_.front() == '@') address.sun_path[0] = '\0';  // a name without a file
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + socket_.size());
-  const Fd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const sys::Fd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return;
   // One that is lost is made good by the next.
   [[maybe_unused]] const auto sent = ::sendto(fd.get(), line.data(), line.size(), MSG_NOSIGNAL,

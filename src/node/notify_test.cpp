@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "node/process.hpp"
 #include "node/testing.hpp"
+#include "sys/fd.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -31,11 +31,11 @@ class Listener {
   }
 
  private:
-  Fd fd_;
+  sys::Fd fd_;
 };
 
 TEST(Notifier, SaysWhatSystemdWantsToHear) {
-  const testing::TemporaryFolder folder;
+  const test::Folder folder;
   const std::string path = folder.path() / "notify";
   const Listener systemd(path);
   ::setenv("NOTIFY_SOCKET", path.c_str(), 1);

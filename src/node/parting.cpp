@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/text.hpp"
-#include "node/file.hpp"
+#include "sys/file.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -31,7 +31,7 @@ bool is_blocked(Pid pid, int signal) {
   if (!folder) return false;
   while (const dirent* entry = readdir(folder.get())) {
     if (entry->d_name[0] == '.') continue;
-    const auto status = read_whole(threads + "/" + entry->d_name + "/status");
+    const auto status = sys::read_whole(threads + "/" + entry->d_name + "/status");
     if (status && !has(*status, "\nSigBlk:\t", signal)) return false;
   }
   return true;
@@ -57,27 +57,28 @@ bool dies_of(Pid pid, int signal) {
       break;
   }
   if (signal < 0 || signal > 64) return false;
-  const auto status = read_whole(fmt::format("/proc/{}/status", pid.value()));
+  const auto status = sys::read_proc(pid, "status");
   if (!status) return false;
   return !has(*status, "\nSigCgt:\t", signal) && !has(*status, "\nSigIgn:\t", signal) &&
          !is_blocked(pid, signal);
 }
 
-std::string part(const std::optional<gpu::MpsPipe>& mps, const std::vector<ProcessRef>& processes,
-                 int signal, const gpu::MpsPatience& patience) {
+std::string part(const std::optional<gpu::MpsPipe>& mps,
+                 const std::vector<sys::ProcessRef>& processes, int signal,
+                 const gpu::MpsPatience& patience) {
   if (!mps) return "";
   std::set<pid_t> dying;
-  for (const ProcessRef& process : processes) {
+  for (const sys::ProcessRef& process : processes) {
     if (dies_of(process.pid, signal)) dying.insert(process.pid.value());
   }
   return gpu::part_clients(*mps, {dying.begin(), dying.end()}, patience);
 }
 
 std::string signal_parted(const std::optional<gpu::MpsPipe>& mps,
-                          const std::vector<ProcessRef>& processes, int signal,
+                          const std::vector<sys::ProcessRef>& processes, int signal,
                           const gpu::MpsPatience& patience) {
   auto complaint = part(mps, processes, signal, patience);
-  signal_processes(processes, signal);
+  sys::signal_processes(processes, signal);
   return complaint;
 }
 

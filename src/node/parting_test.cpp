@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -82,11 +83,11 @@ TEST(DiesOf, OneThreadThatDoesNotBlockItIsEnough) {
     block(SIGTERM);
   });
   // A thread that is just being made blocks everything for a moment.
-  EXPECT_TRUE(testing::eventually([&] { return child.dies_of(SIGTERM); }));
+  EXPECT_TRUE(test::eventually([&] { return child.dies_of(SIGTERM); }));
 }
 
 TEST(Part, NobodyTwice) {
-  const testing::TemporaryFolder folder;
+  const test::Folder folder;
   const auto program = folder.path() / "control";
   const auto ended = folder.path() / "ended";
   std::ofstream(program) << fmt::format(
@@ -94,11 +95,11 @@ TEST(Part, NobodyTwice) {
       "*) echo \"$line\" >>{}; echo 0;; esac; done\n",
       getpid(), ended.string());
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
-  const auto self = read_process(Pid(getpid()));
+  const auto self = sys::read_process(Pid(getpid()));
   ASSERT_TRUE(self);
   const gpu::MpsPipe mps{program.string(), {}, folder.path().string()};
   EXPECT_EQ(part(mps, {self->ref, self->ref}, SIGKILL), "");
-  EXPECT_EQ(testing::read_text(ended), fmt::format("terminate_client 5 {}\n", getpid()));
+  EXPECT_EQ(test::read_text(ended), fmt::format("terminate_client 5 {}\n", getpid()));
 }
 
 TEST(DiesOf, NobodyDoesNot) { EXPECT_FALSE(dies_of(Pid(1 << 30), SIGTERM)); }

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "enforce/abi.h"
-#include "node/file.hpp"
-#include "node/folder.hpp"
+#include "sys/file.hpp"
+#include "sys/folder.hpp"
 
 namespace aliquot::node {
 
@@ -21,9 +21,9 @@ bool has_public_place(const fs::path& run) {
 Result<void> publish_place(std::string_view name, std::string_view group, const fs::path& run,
                            const fs::path& places) {
   const fs::path folder = places.empty() ? fs::path(ALIQUOT_PLACES) : places;
-  TRY(make_own_folder(folder, 0755));
-  return write_whole(folder / name, fmt::format("{}\n{}\n", group, (run / "grants").string()), 0644,
-                     false);
+  TRY(sys::make_own_folder(folder, 0755));
+  return sys::write_whole(folder / name, fmt::format("{}\n{}\n", group, (run / "grants").string()),
+                          0644, false);
 }
 
 }  // namespace aliquot::node

@@ -1,6 +1,5 @@
 #include "node/resource_limits.hpp"
 
-#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,7 +9,7 @@
 
 #include "base/resource_limits.hpp"
 #include "base/text.hpp"
-#include "node/file.hpp"
+#include "sys/process.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -38,12 +37,11 @@ std::vector<ResourceLimit> own_limits() {
 
 // From /proc, where everybody may read them; prlimit wants a capability for another user's.
 std::vector<api::LimitInfo> limits_of(Pid pid, Uid uid) {
-  const Fd process(static_cast<int>(syscall(SYS_pidfd_open, pid.value(), 0)));
-  if (!process || !runs_as(pid, uid)) return {};
-  const auto text = read_whole(fmt::format("/proc/{}/limits", pid.value()));
+  const sys::Fd process = sys::open_pid(pid);
+  if (!process || !sys::runs_as(pid, uid)) return {};
+  const auto text = sys::read_proc(pid, "limits");
   // It is there still: so it was it that we looked at.
-  pollfd ended{process.get(), POLLIN, 0};
-  if (!text || poll(&ended, 1, 0) != 0) return {};
+  if (!text || sys::has_ended(process, Millis(0))) return {};
   // Below the heading a line for each, in the kernel's order, in columns:
   // Max open files            1024                 1048576              files
   constexpr std::size_t kSoft = 26;

@@ -10,7 +10,7 @@
 
 #include "api/types.hpp"
 #include "base/ids.hpp"
-#include "node/process.hpp"
+#include "node/process_tree.hpp"
 
 namespace aliquot::node {
 

@@ -10,7 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <memory>
@@ -19,8 +18,9 @@
 #include <utility>
 
 #include "base/text.hpp"
-#include "node/file.hpp"
-#include "node/process.hpp"
+#include "sys/fd.hpp"
+#include "sys/file.hpp"
+#include "sys/program.hpp"
 
 namespace aliquot::node {
 
@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 fs::path find_part(const std::vector<fs::path>& places, const fs::path& fallback) {
   std::error_code error;
-  const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path here = sys::own_program().parent_path();
   for (const fs::path& place : places) {
     if (fs::exists(here / place, error)) return fs::weakly_canonical(here / place, error);
   }
@@ -46,21 +46,18 @@ class Background {
  public:
   // The parent's exit status; nothing: we are the child.
   Result<std::optional<int>> enter() {
-    std::array<int, 2> pipe{};
-    if (::pipe2(pipe.data(), O_CLOEXEC) != 0) {
-      return fail(Error::Code::unavailable, "cannot make a pipe");
-    }
+    sys::Pipe pipe = sys::make_pipe();
+    if (!pipe) return fail(Error::Code::unavailable, "cannot make a pipe");
     const pid_t child = ::fork();
     if (child < 0) return fail(Error::Code::unavailable, "cannot fork");
     if (child == 0) {
-      ::close(pipe[0]);
       ::setsid();
-      pipe_ = pipe[1];
+      parent_ = std::move(pipe.write);
       return std::optional<int>();
     }
-    ::close(pipe[1]);
+    pipe.write.reset();
     char byte = 0;
-    if (::read(pipe[0], &byte, 1) == 1) return std::optional<int>(0);
+    if (::read(pipe.read.get(), &byte, 1) == 1) return std::optional<int>(0);
     int status = 0;
     ::waitpid(child, &status, 0);
     return std::optional<int>(1);
@@ -68,16 +65,15 @@ class Background {
 
   // From here on nobody reads what the child would say.
   void ready() {
-    if (pipe_ < 0) return;
-    const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (const int fd : {0, 1, 2}) ::dup2(null, fd);
-    ::close(null);
-    [[maybe_unused]] const auto written = ::write(pipe_, "r", 1);
-    ::close(std::exchange(pipe_, -1));
+    if (!parent_) return;
+    const sys::Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    for (const int fd : {0, 1, 2}) ::dup2(null.get(), fd);
+    sys::write_all(parent_.get(), "r");
+    parent_.reset();
   }
 
  private:
-  int pipe_ = -1;
+  sys::Fd parent_;  // who waits until we serve
 };
 
 // A file that can be opened anew while others write to it, and that no program of ours inherits.
@@ -86,8 +82,8 @@ class LogFile final : public spdlog::sinks::base_sink<std::mutex> {
   explicit LogFile(std::string path) : path_(std::move(path)) {}
 
   Result<void> open() {
-    Fd file(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
-    if (!file) return system_error(errno, "cannot log to", path_);
+    sys::Fd file(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
+    if (!file) return sys::system_error(errno, "cannot log to", path_);
     const std::lock_guard lock(mutex_);
     file_ = std::move(file);
     return {};
@@ -103,7 +99,7 @@ class LogFile final : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 
   std::string path_;
-  Fd file_;
+  sys::Fd file_;
 };
 
 Result<void> open_log(const std::string& name, const std::string& file, const std::string& level) {
@@ -125,46 +121,62 @@ Result<void> open_log(const std::string& name, const std::string& file, const st
 
 }  // namespace
 
-std::optional<int> read_service_options(int argc, char** argv, const Program& program,
-                                        ServiceOptions& options) {
-  enum : int { kConfig = 256, kForeground, kLog, kLevel, kHelp, kVersion };
-  static constexpr std::array<option, 7> kOptions{{
-      {"config", required_argument, nullptr, kConfig},
-      {"foreground", no_argument, nullptr, kForeground},
-      {"log", required_argument, nullptr, kLog},
-      {"log-level", required_argument, nullptr, kLevel},
-      {"help", no_argument, nullptr, kHelp},
-      {"version", no_argument, nullptr, kVersion},
-      {nullptr, 0, nullptr, 0},
-  }};
-  for (int choice = 0; (choice = ::getopt_long(argc, argv, "", kOptions.data(), nullptr)) != -1;) {
-    switch (choice) {
-      case kConfig:
-        options.config = optarg;
-        break;
-      case kForeground:
-        options.foreground = true;
-        break;
-      case kLog:
-        options.log = optarg;
-        break;
-      case kLevel:
-        options.level = optarg;
-        break;
-      case kHelp:
-        std::fputs(program.help, stdout);
-        return 0;
-      case kVersion:
-        fmt::print("{} {}\n", program.name, program.version);
-        return 0;
-      default:
-        return complain(program.name, "try --help");
+std::optional<int> read_options(int argc, char** argv, const Program& program,
+                                const std::vector<ProgramOption>& rows) {
+  constexpr int kFirst = 256;
+  const auto help = kFirst + static_cast<int>(rows.size());
+  std::vector<option> known;
+  std::string lines;
+  for (const ProgramOption& row : rows) {
+    const bool flag = std::holds_alternative<bool*>(row.into);
+    known.push_back({row.name, flag ? no_argument : required_argument, nullptr,
+                     kFirst + static_cast<int>(known.size())});
+    lines += fmt::format("  {:<20}{}\n", fmt::format("--{} {}", row.name, row.value), row.help);
+  }
+  known.push_back({"help", no_argument, nullptr, help});
+  known.push_back({"version", no_argument, nullptr, help + 1});
+  known.push_back({nullptr, 0, nullptr, 0});
+  for (int choice = 0; (choice = ::getopt_long(argc, argv, "", known.data(), nullptr)) != -1;) {
+    if (choice == help) {
+      fmt::print("{0} - {1}\n\nusage: {0} [option…]\n\n{2}  --help, --version\n\n{3}\n",
+                 program.name, program.purpose, lines, program.remarks);
+      return 0;
+    }
+    if (choice == help + 1) {
+      fmt::print("{} {}\n", program.name, program.version);
+      return 0;
+    }
+    if (choice < kFirst) return complain(program.name, "try --help");
+    const auto& into = rows[static_cast<std::size_t>(choice - kFirst)].into;
+    if (bool* const* flag = std::get_if<bool*>(&into)) {
+      **flag = true;
+    } else {
+      *std::get<std::string*>(into) = optarg;
     }
   }
   if (optind < argc) {
     return complain(program.name, fmt::format("what is {}? Try --help", quote(argv[optind])));
   }
   return std::nullopt;
+}
+
+int service_main(int argc, char** argv, const Program& program,
+                 const std::function<int(const ServiceOptions&)>& run) {
+  try {
+    ServiceOptions options;
+    const std::string settings = fmt::format("read the settings from here ({})", program.config);
+    const std::string log =
+        fmt::format("log to this file (in the background: /var/log/{}.log)", program.name);
+    const auto status = read_options(
+        argc, argv, program,
+        {{"config", "FILE", settings, &options.config},
+         {"foreground", "", "stay in the foreground, log to stderr", &options.foreground},
+         {"log", "FILE", log, &options.log},
+         {"log-level", "LEVEL", "debug, info, warn or error (info)", &options.level}});
+    return status ? *status : run(options);
+  } catch (const std::exception& error) {
+    return complain(program.name, error.what());
+  }
 }
 
 Result<void> reopen_log(const std::string& level) {

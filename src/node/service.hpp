@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/result.hpp"
@@ -30,12 +31,25 @@ struct ServiceOptions {
 struct Program {
   std::string name;
   std::string version;
-  const char* help;
+  std::string purpose;  // for --help, a line
+  std::string config;   // where the settings are by default
+  std::string remarks;  // for --help, after the options
 };
-// --config, --foreground, --log, --log-level, --help and --version, for daemons that take no
-// others. The exit status where the command line is all there is to do.
-std::optional<int> read_service_options(int argc, char** argv, const Program& program,
-                                        ServiceOptions& options);
+// An option of the command line, which is also a line of --help.
+struct ProgramOption {
+  const char* name;
+  const char* value;  // how --help calls it; empty: it has none
+  std::string help;
+  std::variant<std::string*, bool*> into;
+};
+// Reads them, and --help and --version. The exit status where that is all there is to do.
+std::optional<int> read_options(int argc, char** argv, const Program& program,
+                                const std::vector<ProgramOption>& rows);
+
+// main() of a daemon that takes --config, --foreground, --log and --log-level: reads them and calls
+// run. The exit status.
+int service_main(int argc, char** argv, const Program& program,
+                 const std::function<int(const ServiceOptions&)>& run);
 
 // The log's file anew, after something has moved it away, and its level. From any thread.
 Result<void> reopen_log(const std::string& level);

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,9 +18,10 @@
 #include <cstdint>
 #include <cstring>
 
-#include "node/cgroup_file.hpp"
-#include "node/descriptors.hpp"
+#include "node/group_paths.hpp"
 #include "node/login_state.hpp"
+#include "sys/fd.hpp"
+#include "sys/process.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -182,22 +182,33 @@ int open_output(const Sink& sink, int std_out) {
       sink);
 }
 
-void hand_back_stderr(const Plan& plan) {
-  Word word{SpawnStage::exec, 0};
+// A word with room for a descriptor beside it. Its parts point to each other: it stays where it is.
+struct Letter {
+  Letter() {
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+  }
+  Letter(const Letter&) = delete;
+  Letter& operator=(const Letter&) = delete;
+
+  Word word{};
   iovec piece{&word, sizeof word};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
+};
+
+void hand_back_stderr(const Plan& plan) {
+  Letter letter;
+  letter.word = {SpawnStage::exec, 0};
+  cmsghdr* header = CMSG_FIRSTHDR(&letter.message);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
   const int fd = STDERR_FILENO;
   std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  static_cast<void>(sendmsg(plan.channel, &message, MSG_NOSIGNAL));
+  static_cast<void>(sendmsg(plan.channel, &letter.message, MSG_NOSIGNAL));
 }
 
 template <class End>
@@ -235,15 +246,14 @@ void put_number(char* out, long number) {
   const SpawnSpec& spec = *plan.spec;
   reset_signals();
   std::array<int, 4> kept{plan.channel, given_fd(spec.in), given_fd(spec.out), given_fd(spec.err)};
-  close_others(kept.data(), kept.size());
+  sys::close_others(kept.data(), kept.size());
   // Out of the way of 0, 1 and 2.
   if (plan.channel <= STDERR_FILENO) plan.channel = above_stdio(plan.channel);
   if (spec.new_session && setsid() < 0) give_up(plan, SpawnStage::fork, errno);
 
   for (const auto& file : plan.joins) {
-    const int fd = open(file.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0 || write(fd, "0", 1) != 1) give_up(plan, SpawnStage::cgroup, errno);
-    close(fd);
+    const sys::Fd fd(open(file.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (!fd || write(fd.get(), "0", 1) != 1) give_up(plan, SpawnStage::cgroup, errno);
   }
   for (const auto& limit : spec.limits) {
     if (const int error = set_limit(limit); error != 0) give_up(plan, SpawnStage::limits, error);
@@ -304,7 +314,7 @@ void put_number(char* out, long number) {
 pid_t fork_into(Plan* plan) {
   const auto unified = plan->spec->group.folders.find("");
   if (unified != plan->spec->group.folders.end()) {
-    const Fd folder(open(unified->second.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const sys::Fd folder(open(unified->second.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     clone_args arguments{};
     arguments.flags = CLONE_INTO_CGROUP;
     arguments.exit_signal = SIGCHLD;
@@ -365,8 +375,8 @@ tl::expected<Starting, SpawnFailure> begin_spawn(const SpawnSpec& spec) {
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) {
     return tl::unexpected<SpawnFailure>(failure(spec, SpawnStage::fork, errno));
   }
-  Fd ours(pair[0]);
-  const Fd theirs(pair[1]);
+  sys::Fd ours(pair[0]);
+  const sys::Fd theirs(pair[1]);
   auto plan = make_plan(spec);
   plan.channel = theirs.get();
   const pid_t parent = getpid();
@@ -385,30 +395,23 @@ tl::expected<Starting, SpawnFailure> begin_spawn(const SpawnSpec& spec) {
 }
 
 tl::expected<Progress, SpawnFailure> advance(Starting* starting, const SpawnSpec& spec) {
-  Word word{};
-  iovec piece{&word, sizeof word};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
+  Letter letter;
   ssize_t n = 0;
   do {
-    n = recvmsg(starting->channel.get(), &message, MSG_CMSG_CLOEXEC);
+    n = recvmsg(starting->channel.get(), &letter.message, MSG_CMSG_CLOEXEC);
   } while (n < 0 && errno == EINTR);
-  if (n != static_cast<ssize_t>(sizeof word))
+  if (n != static_cast<ssize_t>(sizeof letter.word)) {
     return Progress::running;  // closed by exec, or by death
-  if (const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  }
+  if (const cmsghdr* header = CMSG_FIRSTHDR(&letter.message);
       header != nullptr && header->cmsg_type == SCM_RIGHTS) {
     int fd = -1;
     std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
     starting->std_err.reset(fd);
     return Progress::pending;
   }
-  while (waitpid(starting->pid.value(), nullptr, 0) < 0 && errno == EINTR) {
-  }
-  return tl::unexpected<SpawnFailure>(failure(spec, word.stage, word.error));
+  sys::wait_for_child(starting->pid);
+  return tl::unexpected<SpawnFailure>(failure(spec, letter.word.stage, letter.word.error));
 }
 
 tl::expected<Pid, SpawnFailure> spawn(const SpawnSpec& spec) {

@@ -14,23 +14,13 @@
 
 #include "base/ids.hpp"
 #include "base/result.hpp"
-#include "node/cgroup.hpp"
-#include "node/process.hpp"
+#include "node/group_paths.hpp"
+#include "node/process_tree.hpp"
 #include "node/resource_limits.hpp"
+#include "sys/fd.hpp"
+#include "sys/identity.hpp"
 
 namespace aliquot::node {
-
-struct Identity {
-  Uid uid;
-  Gid gid;
-  std::vector<Gid> groups = {};  // supplementary, with gid
-  std::string user = {};
-  std::string home = {};
-  std::string shell = {};
-};
-
-// From the user database: may ask the network (LDAP), so on a worker.
-Result<Identity> find_identity(Uid uid);
 
 struct FromFile {
   std::string path;  // relative to the working folder
@@ -46,8 +36,8 @@ struct LikeStdout {};
 struct Null {};  // /dev/null
 
 struct SpawnSpec {
-  Identity identity;  // another uid than ours needs root
-  std::string file;   // executed as it is: no PATH
+  sys::Identity identity;  // another uid than ours needs root
+  std::string file;        // executed as it is: no PATH
   std::vector<std::string> argv;
   std::vector<std::string> environment;
   std::string directory = "/";
@@ -94,8 +84,8 @@ tl::expected<Pid, SpawnFailure> spawn(const SpawnSpec& spec);
 // A child on its way to exec. Poll channel; when it is readable, call advance.
 struct Starting {
   Pid pid;
-  Fd channel;
-  Fd std_err;  // the child's, from just before exec on
+  sys::Fd channel;
+  sys::Fd std_err;  // the child's, from just before exec on
 };
 enum class Progress : std::uint8_t { pending, running };
 tl::expected<Starting, SpawnFailure> begin_spawn(const SpawnSpec& spec);

@@ -17,8 +17,8 @@
 #include <cstdint>
 #include <fstream>
 
-#include "node/file.hpp"
 #include "node/testing.hpp"
+#include "sys/file.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 class Spawn : public ::testing::Test {
  protected:
   Spawn() {
-    spec_.identity = testing::me();
+    spec_.identity = test::me();
     spec_.file = "/bin/sh";
     spec_.out = ToFile{(folder_.path() / "out").string()};
     spec_.err = LikeStdout{};
@@ -47,15 +47,15 @@ class Spawn : public ::testing::Test {
     waitpid(pid->value(), &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
-  [[nodiscard]] std::string output() const { return testing::read_text(folder_.path() / "out"); }
+  [[nodiscard]] std::string output() const { return test::read_text(folder_.path() / "out"); }
 
-  testing::TemporaryFolder folder_;
+  test::Folder folder_;
   SpawnSpec spec_;
   SpawnFailure failure_;
 };
 
 TEST_F(Spawn, HandsOverNothingButWhatIsAskedFor) {
-  const Fd leak(open("/dev/null", O_RDONLY));  // NOLINT: not close-on-exec, on purpose
+  const sys::Fd leak(open("/dev/null", O_RDONLY));  // NOLINT: not close-on-exec, on purpose
   setenv("DAEMON_SECRET", "1", 1);
   spec_.environment = {"A=1", "PATH=/usr/bin:/bin"};
   EXPECT_EQ(run("env -u PWD -u _ -u OLDPWD -u SHLVL; ls /proc/self/fd | wc -l"), 0);
@@ -69,8 +69,8 @@ TEST_F(Spawn, HoldsNothingOfOursWhileItHangs) {
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
-  const Fd reading(ends[0]);
-  Fd writing(ends[1]);
+  const sys::Fd reading(ends[0]);
+  sys::Fd writing(ends[1]);
   spec_.in = FromFile{fifo};
   spec_.argv = {"sh", "-c", "exit 3"};
   auto starting = begin_spawn(spec_);
@@ -78,7 +78,7 @@ TEST_F(Spawn, HoldsNothingOfOursWhileItHangs) {
   writing.reset();
   char byte = 0;
   EXPECT_EQ(read(reading.get(), &byte, 1), 0) << "the child has a copy";
-  const Fd other_end(open(fifo.c_str(), O_WRONLY | O_CLOEXEC));
+  const sys::Fd other_end(open(fifo.c_str(), O_WRONLY | O_CLOEXEC));
   while (*advance(&*starting, spec_) != Progress::running) {
   }
   int status = 0;
@@ -88,8 +88,8 @@ TEST_F(Spawn, HoldsNothingOfOursWhileItHangs) {
 
 TEST_F(Spawn, WaitsForWhoeverStillHasTheFileOpenForWriting) {
   const auto file = folder_.path() / "script";
-  ASSERT_TRUE(write_whole(file, "#!/bin/sh\nexit 3\n", 0700, false));
-  Fd writing(open(file.c_str(), O_WRONLY | O_CLOEXEC));
+  ASSERT_TRUE(sys::write_whole(file, "#!/bin/sh\nexit 3\n", 0700, false));
+  sys::Fd writing(open(file.c_str(), O_WRONLY | O_CLOEXEC));
   ASSERT_TRUE(writing);
   spec_.file = file.string();
   spec_.argv = {"script"};
@@ -142,14 +142,14 @@ TEST_F(Spawn, DiesWithItsParentWhereAsked) {
   const pid_t parent = fork();
   if (parent == 0) {
     static_cast<void>(spawn(spec_));
-    testing::eventually([&] { return output().ends_with('\n'); });
+    test::eventually([&] { return output().ends_with('\n'); });
     _exit(0);
   }
   waitpid(parent, nullptr, 0);
-  EXPECT_TRUE(testing::eventually([&] {
+  EXPECT_TRUE(test::eventually([&] {
     const auto text = output();
     if (text.empty()) return false;
-    const auto process = read_process(Pid(std::stoi(text)));
+    const auto process = sys::read_process(Pid(std::stoi(text)));
     return !process || process->state == 'Z';
   }));
 }
@@ -187,7 +187,7 @@ TEST_F(Spawn, WorksWithClosedStandardFiles) {
 }
 
 TEST_F(Spawn, BecomesTheUserForGood) {
-  const auto user = testing::someone();
+  const auto user = test::someone();
   if (!user) GTEST_SKIP() << "needs root and the user games";
   ASSERT_EQ(chown(folder_.path().c_str(), user->uid.value(), user->gid.value()), 0);
   spec_.identity = *user;
@@ -200,7 +200,7 @@ TEST_F(Spawn, BecomesTheUserForGood) {
 
 // Root's daemon is often started with what no job may have.
 TEST_F(Spawn, HasWhatALoginHas) {
-  const auto user = testing::someone();
+  const auto user = test::someone();
   if (!user) GTEST_SKIP() << "needs root and the user games";
   ASSERT_EQ(chown(folder_.path().c_str(), user->uid.value(), user->gid.value()), 0);
   spec_.identity = *user;
@@ -237,8 +237,8 @@ TEST_F(Spawn, HasWhatALoginHas) {
 }
 
 TEST_F(Spawn, AnotherUserNeedsRoot) {
-  const auto user = testing::someone();
-  const auto other = testing::someone("news");
+  const auto user = test::someone();
+  const auto other = test::someone("news");
   if (!user || !other) GTEST_SKIP() << "needs root and the users games and news";
   // A child that is games asks for news.
   const pid_t child = fork();
@@ -251,14 +251,6 @@ TEST_F(Spawn, AnotherUserNeedsRoot) {
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 0);
-}
-
-TEST(Identity, ComesFromTheUserDatabase) {
-  const auto root = find_identity(Uid(0));
-  ASSERT_TRUE(root);
-  EXPECT_EQ(root->user, "root");
-  EXPECT_EQ(root->groups.at(0), Gid(0));
-  EXPECT_EQ(find_identity(Uid(3'999'999'999)).error().code, Error::Code::not_found);
 }
 
 }  // namespace

@@ -10,26 +10,26 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
+#include "node/cgroup.hpp"
 #include "node/environment.hpp"
-#include "node/file.hpp"
 #include "node/hanging_file.hpp"
 #include "node/job_directory.hpp"
+
 #include "node/testing.hpp"
+#include "sys/file.hpp"
 
 namespace aliquot::node {
 namespace {
 
-using ::testing::ContainsRegex;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
+using ::testing::ContainsRegex, ::testing::ElementsAre, ::testing::HasSubstr, ::testing::Not;
 
 const std::filesystem::path kStepd = ALIQUOT_BIN_DIR "/aliquot-stepd";
 constexpr const char* kTime = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}";
 
 class Stepd : public ::testing::Test {
  protected:
-  Stepd() : job_(folder_.path(), {JobId(26)}), user_(testing::me()) {
+  Stepd() : job_(folder_.path(), {JobId(26)}), user_(test::me()) {
     work_ = folder_.path() / "work";
     std::filesystem::create_directory(work_);
     launch_.job_id = 26;
@@ -45,7 +45,7 @@ class Stepd : public ::testing::Test {
     kill_tree({.mark = launch_.mark}, seconds(5));
   }
 
-  void become(const Identity& user) {
+  void become(const sys::Identity& user) {
     user_ = user;
     ASSERT_EQ(chown(work_.c_str(), user.uid.value(), user.gid.value()), 0);
   }
@@ -69,7 +69,7 @@ class Stepd : public ::testing::Test {
   }
 
   ExitRecord finish() {
-    EXPECT_TRUE(testing::eventually([&] { return job_.read_exit().has_value(); }));
+    EXPECT_TRUE(test::eventually([&] { return job_.read_exit().has_value(); }));
     const auto record = job_.read_exit();
     EXPECT_TRUE(record) << record.error().message;
     return record.value_or(ExitRecord{});
@@ -82,16 +82,16 @@ class Stepd : public ::testing::Test {
 
   // The script has come so far that this file is there.
   bool reached(const char* file) {
-    return testing::eventually([&] { return std::filesystem::exists(work_ / file); });
+    return test::eventually([&] { return std::filesystem::exists(work_ / file); });
   }
-  [[nodiscard]] std::string output() const { return testing::read_text(work_ / "out"); }
+  [[nodiscard]] std::string output() const { return test::read_text(work_ / "out"); }
 
-  testing::TemporaryFolder folder_;
+  test::Folder folder_;
   std::filesystem::path work_;
   JobDirectory job_;
-  Identity user_;
+  sys::Identity user_;
   Launch launch_;
-  ProcessRef stepd_;
+  sys::ProcessRef stepd_;
 };
 
 TEST_F(Stepd, RunsTheScriptWithItsArgumentsAndEnvironment) {
@@ -128,7 +128,7 @@ TEST_F(Stepd, KeepsOutputApartOrTogetherAndAppends) {
   launch_.std_err = (work_ / "err").string();
   run("echo out; echo err >&2");
   EXPECT_EQ(output(), "out\n");
-  EXPECT_EQ(testing::read_text(work_ / "err"), "err\n");
+  EXPECT_EQ(test::read_text(work_ / "err"), "err\n");
   launch_.std_err.clear();
   launch_.append = true;
   run("echo more; echo err >&2");
@@ -139,7 +139,7 @@ TEST_F(Stepd, KeepsOutputApartOrTogetherAndAppends) {
 }
 
 TEST_F(Stepd, ReadsStandardInput) {
-  ASSERT_TRUE(write_whole(work_ / "in", "hello", 0644, false));
+  ASSERT_TRUE(sys::write_whole(work_ / "in", "hello", 0644, false));
   launch_.std_in = (work_ / "in").string();
   run("cat");
   EXPECT_EQ(output(), "hello");
@@ -239,7 +239,7 @@ TEST_F(Stepd, CancelsOnCommandAndSaysWhy) {
   EXPECT_THAT(output(), ::testing::MatchesRegex(
                             "slurmstepd-host1: error: \\*\\*\\* JOB 26 ON host1 CANCELLED AT " +
                             std::string(kTime) + " \\*\\*\\*\n"));
-  EXPECT_TRUE(testing::eventually([&] { return !is_alive(stepd_); }));
+  EXPECT_TRUE(test::eventually([&] { return !sys::is_alive(stepd_); }));
   EXPECT_EQ(job_.send(CancelCommand{}).error().code, Error::Code::failed_state);
 }
 
@@ -264,15 +264,14 @@ TEST_F(Stepd, SuspendsWithoutTheClockAndResumes) {
   start("touch up; while :; do date +%N > beat; sleep 0.02; done");
   ASSERT_TRUE(reached("beat"));
   ASSERT_TRUE(job_.send(SuspendCommand{}));
-  EXPECT_TRUE(testing::eventually([&] {
-    const auto before = testing::read_text(work_ / "beat");
+  EXPECT_TRUE(test::eventually([&] {
+    const auto before = test::read_text(work_ / "beat");
     usleep(300'000);
-    return testing::read_text(work_ / "beat") == before;
+    return test::read_text(work_ / "beat") == before;
   }));
   ASSERT_TRUE(job_.send(ResumeCommand{}));
-  const auto stopped_at = testing::read_text(work_ / "beat");
-  EXPECT_TRUE(
-      testing::eventually([&] { return testing::read_text(work_ / "beat") != stopped_at; }));
+  const auto stopped_at = test::read_text(work_ / "beat");
+  EXPECT_TRUE(test::eventually([&] { return test::read_text(work_ / "beat") != stopped_at; }));
   ASSERT_TRUE(job_.send(LimitCommand{Millis(1)}));
   const auto record = finish();
   EXPECT_EQ(record.reason, EndReason::timeout) << "a new limit that has passed ends it at once";
@@ -288,7 +287,7 @@ TEST_F(Stepd, LeavesNoDaemonBehind) {
   EXPECT_GE(record.leftovers, 1);
   EXPECT_EQ(output(), "done\n");
   EXPECT_TRUE(find_processes({.mark = launch_.mark}).empty() ||
-              testing::eventually([&] { return find_processes({.mark = launch_.mark}).empty(); }));
+              test::eventually([&] { return find_processes({.mark = launch_.mark}).empty(); }));
 }
 
 TEST_F(Stepd, OutlivesWhoStartedIt) {
@@ -306,11 +305,11 @@ TEST_F(Stepd, OutlivesWhoStartedIt) {
   // A new daemon finds it, watches it, and learns how it ended.
   const auto status = job_.inspect();
   ASSERT_TRUE(status) << status.error().message;
-  const auto* running = std::get_if<ProcessRef>(&*status);
+  const auto* running = std::get_if<sys::ProcessRef>(&*status);
   ASSERT_NE(running, nullptr);
-  const auto watch = open_process(*running);
+  const auto watch = sys::open_process(*running);
   ASSERT_TRUE(watch);
-  ASSERT_TRUE(write_whole(work_ / "go", "", 0644, false));
+  ASSERT_TRUE(sys::write_whole(work_ / "go", "", 0644, false));
   pollfd ended{watch->get(), POLLIN, 0};
   EXPECT_EQ(poll(&ended, 1, 20'000), 1);
   const auto after = job_.inspect();
@@ -337,7 +336,7 @@ TEST_F(Stepd, IsMissedWhenItWasKilled) {
   start("touch up; sleep 60");
   ASSERT_TRUE(reached("up"));
   kill(stepd_.pid.value(), SIGKILL);
-  ASSERT_TRUE(testing::eventually([&] { return !is_alive(stepd_); }));
+  ASSERT_TRUE(test::eventually([&] { return !sys::is_alive(stepd_); }));
   const auto status = job_.inspect();
   ASSERT_TRUE(status);
   EXPECT_TRUE(std::holds_alternative<JobDirectory::Lost>(*status));
@@ -350,8 +349,8 @@ TEST_F(Stepd, IsMissedWhenItWasKilled) {
 TEST_F(Stepd, WritesItsExitWholeOrNotAtAll) {
   start("exit 9");
   // Whoever reads while it is written gets nothing or all of it.
-  EXPECT_TRUE(testing::eventually([&] {
-    const auto text = read_whole(job_.path() / "exit.json");
+  EXPECT_TRUE(test::eventually([&] {
+    const auto text = sys::read_whole(job_.path() / "exit.json");
     if (!text) return false;
     const auto record = exit_from_json(*text);
     EXPECT_TRUE(record);
@@ -364,7 +363,7 @@ TEST_F(Stepd, WritesItsExitWholeOrNotAtAll) {
 
 TEST_F(Stepd, RefusesNonsense) {
   write("#!/bin/bash\n");
-  ASSERT_TRUE(write_whole(job_.path() / "launch.json", "{\"job_id\": 26", 0600, false));
+  ASSERT_TRUE(sys::write_whole(job_.path() / "launch.json", "{\"job_id\": 26", 0600, false));
   EXPECT_THAT(job_.start(kStepd).error().message, HasSubstr("launch.json"));
   EXPECT_FALSE(job_.start("/no/such/program"));
 }
@@ -378,7 +377,7 @@ TEST_F(Stepd, CancelsAJobThatWaitsForAFifo) {
 }
 
 TEST_F(Stepd, RunsAsTheUserWithTheirFiles) {
-  const auto user = testing::someone();
+  const auto user = test::someone();
   if (!user) GTEST_SKIP() << "needs root and the user games";
   become(*user);
   const auto record = run("id -u; id -g; id -G; umask; echo x > mine; kill -0 $PPID 2>&1 | wc -l");
@@ -391,11 +390,11 @@ TEST_F(Stepd, RunsAsTheUserWithTheirFiles) {
 }
 
 TEST_F(Stepd, OpensFilesAsTheUserOnly) {
-  const auto user = testing::someone();
+  const auto user = test::someone();
   if (!user) GTEST_SKIP() << "needs root and the user games";
   become(*user);
   const auto secret = folder_.path() / "secret";
-  ASSERT_TRUE(write_whole(secret, "root's", 0600, false));
+  ASSERT_TRUE(sys::write_whole(secret, "root's", 0600, false));
   // By name, and by a link the user put where the output goes.
   launch_.std_out = secret.string();
   auto record = run("echo owned");
@@ -409,11 +408,11 @@ TEST_F(Stepd, OpensFilesAsTheUserOnly) {
   launch_.std_in = secret.string();
   record = run("cat");
   EXPECT_THAT(record.detail, HasSubstr("Could not open stdin file"));
-  EXPECT_EQ(testing::read_text(secret), "root's");
+  EXPECT_EQ(test::read_text(secret), "root's");
 }
 
 TEST_F(Stepd, KeepsScriptAndEnvironmentFromOthers) {
-  const auto user = testing::someone();
+  const auto user = test::someone();
   if (!user) GTEST_SKIP() << "needs root and the user games";
   become(*user);
   write("#!/bin/bash\n");
@@ -445,32 +444,33 @@ TEST_F(Stepd, KeepsScriptAndEnvironmentFromOthers) {
   EXPECT_EQ(info.st_uid, 0U);
 }
 
-TEST_F(Stepd, RunsInsideItsGroup) {
-  const auto cgroups = open_cgroups("aliquot-test");
-  if (!cgroups->available()) GTEST_SKIP() << cgroups->capabilities();
-  const Group group{JobId(getpid())};  // tests run side by side
-  const auto paths = cgroups->create(group, {.memory = mib(64)});
-  ASSERT_TRUE(paths) << paths.error().message;
-  launch_.group = *paths;
+// In a group of its own, where there are any.
+class StepdInGroup : public Stepd {
+ protected:
+  void SetUp() override {
+    if (!cgroups_->available()) GTEST_SKIP() << cgroups_->capabilities();
+    const auto paths = cgroups_->create(group_, {.memory = mib(64)});
+    ASSERT_TRUE(paths) << paths.error().message;
+    launch_.group = *paths;
+  }
+  void TearDown() override { EXPECT_TRUE(cgroups_->remove(group_)); }
+
+  const std::unique_ptr<Cgroups> cgroups_ = open_cgroups("aliquot-test");
+  const Group group_{{JobId(getpid())}};  // tests run side by side
+};
+
+TEST_F(StepdInGroup, RunsInsideIt) {
   const auto record = run("cat /proc/self/cgroup; (setsid sleep 300 &); sleep 0.1");
   EXPECT_THAT(output(), HasSubstr(fmt::format("/aliquot-test/job_{}", getpid())));
   EXPECT_GE(record.leftovers, 1);
-  EXPECT_TRUE(group_processes(*paths)->empty());
-  EXPECT_TRUE(cgroups->remove(group));
+  EXPECT_TRUE(group_processes(launch_.group)->empty());
 }
 
-TEST_F(Stepd, SaysThatMemoryRanOut) {
-  const auto cgroups = open_cgroups("aliquot-test");
-  if (!cgroups->available()) GTEST_SKIP() << cgroups->capabilities();
-  const Group group{JobId(getpid())};  // tests run side by side
-  const auto paths = cgroups->create(group, {.memory = mib(32)});
-  ASSERT_TRUE(paths) << paths.error().message;
-  launch_.group = *paths;
+TEST_F(StepdInGroup, SaysThatMemoryRanOut) {
   const auto record = run("tail -n 1 /dev/zero; exit 1");
   EXPECT_EQ(record.reason, EndReason::oom);
   EXPECT_GE(record.oom_kills, 1);
   EXPECT_THAT(output(), HasSubstr("oom_kill event"));
-  EXPECT_TRUE(cgroups->remove(group));
 }
 
 // Words come after the signals, and from somebody who may wait for the file as long as it takes.
@@ -482,12 +482,12 @@ TEST_F(Stepd, DoesNotWaitForAControlProgramThatHangs) {
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   launch_.mps = {program.string(), {}, folder_.path().string()};
   start("sleep 600 & exit 0");
-  ASSERT_TRUE(testing::eventually([&] { return testing::read_text(asked).ends_with('\n'); }));
-  const pid_t pid = std::stoi(testing::read_text(asked));
+  ASSERT_TRUE(test::eventually([&] { return test::read_text(asked).ends_with('\n'); }));
+  const pid_t pid = std::stoi(test::read_text(asked));
   if (ptrace(PTRACE_SEIZE, pid, nullptr, PTRACE_O_TRACEEXIT) != 0) GTEST_SKIP() << "no ptrace";
-  const bool ended = testing::eventually([&] { return job_.read_exit().has_value(); }, 40);
-  EXPECT_TRUE(is_alive(read_process(Pid(pid))->ref)) << "it was to hang";
-  EXPECT_EQ(testing::read_text(asked), std::to_string(pid) + "\n");
+  const bool ended = test::eventually([&] { return job_.read_exit().has_value(); }, 40);
+  EXPECT_TRUE(sys::is_alive(sys::read_process(Pid(pid))->ref)) << "it was to hang";
+  EXPECT_EQ(test::read_text(asked), std::to_string(pid) + "\n");
   waitpid(pid, nullptr, __WALL);
   ptrace(PTRACE_DETACH, pid, nullptr, nullptr);
   ASSERT_TRUE(ended);
@@ -497,7 +497,7 @@ TEST_F(Stepd, DoesNotWaitForAControlProgramThatHangs) {
 }
 
 TEST_F(Stepd, EndsAJobWhoseStderrHangs) {
-  const testing::HangingFile file(folder_.path() / "away");
+  const test::HangingFile file(folder_.path() / "away");
   if (!file.mounted()) GTEST_SKIP() << "needs root and FUSE";
   launch_.std_err = file.path().string();
   launch_.time_limit_ms = 500;
@@ -508,7 +508,7 @@ TEST_F(Stepd, EndsAJobWhoseStderrHangs) {
 TEST_F(Stepd, EndsAJobWhoseStderrNobodyReads) {
   const auto pipe = work_ / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0666), 0);
-  const Fd reader(open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const sys::Fd reader(open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   launch_.std_err = pipe.string();
   launch_.time_limit_ms = 500;
   EXPECT_EQ(run("head -c 65530 /dev/zero >&2; exec sleep 300").reason, EndReason::timeout);
@@ -516,7 +516,7 @@ TEST_F(Stepd, EndsAJobWhoseStderrNobodyReads) {
   const auto open_in_speaker = [&] {
     std::set<std::string> open;
     for (const auto& process : std::filesystem::directory_iterator("/proc")) {
-      if (testing::read_text(process.path() / "comm") != "aliquot-say\n") continue;
+      if (test::read_text(process.path() / "comm") != "aliquot-say\n") continue;
       std::error_code gone;
       if (std::filesystem::read_symlink(process.path() / "fd/0", gone) != pipe) continue;
       for (const auto& file : std::filesystem::directory_iterator(process.path() / "fd", gone)) {
@@ -526,7 +526,7 @@ TEST_F(Stepd, EndsAJobWhoseStderrNobodyReads) {
     return open;
   };
   const std::set<std::string> wanted = {"0", "1"};
-  EXPECT_TRUE(testing::eventually([&] { return open_in_speaker() == wanted; }));
+  EXPECT_TRUE(test::eventually([&] { return open_in_speaker() == wanted; }));
 }
 
 }  // namespace

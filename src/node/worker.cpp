@@ -24,20 +24,24 @@ std::thread start_thread(const std::string& name, std::function<void()> run) {
   return thread;
 }
 
-Worker::Worker(const std::string& name) : thread_(start_thread(name, [this] { run(); })) {}
+Worker::Worker(const std::string& name, Look look)
+    : look_(std::move(look)), thread_(start_thread(name, [this] { run(); })) {}
 
-Worker::~Worker() {
+void Worker::stop() {
+  std::deque<std::function<void()>> dropped;  // without the lock: they may post
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
+    dropped.swap(tasks_);
   }
   wake_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Worker::post(std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
+    if (stop_) return;
     tasks_.push_back(std::move(task));
   }
   wake_.notify_one();
@@ -45,14 +49,27 @@ void Worker::post(std::function<void()> task) {
 
 void Worker::run() {
   std::unique_lock lock(mutex_);
-  while (true) {
-    wake_.wait(lock, [this] { return stop_ || !tasks_.empty(); });
-    if (stop_) return;
-    const auto task = std::move(tasks_.front());
-    tasks_.pop_front();
-    lock.unlock();
-    task();
-    lock.lock();
+  const auto called = [this] { return stop_ || !tasks_.empty(); };
+  while (!stop_) {
+    if (!tasks_.empty()) {
+      const auto task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+      lock.lock();
+      continue;
+    }
+    std::optional<std::chrono::nanoseconds> pause;
+    if (look_) {
+      lock.unlock();
+      pause = look_();
+      lock.lock();
+    }
+    if (pause) {
+      wake_.wait_for(lock, *pause, called);
+    } else {
+      wake_.wait(lock, called);
+    }
   }
 }
 

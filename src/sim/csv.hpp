@@ -3,6 +3,7 @@
 // the column. Works on text in memory; reading files is file.hpp's.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -22,6 +23,14 @@ class CsvReader {
   // Where the column is; the first one is an error when it is missing, the second one is not.
   [[nodiscard]] Result<std::size_t> column(std::string_view title) const;
   [[nodiscard]] std::optional<std::size_t> find_column(std::string_view title) const;
+  // Several that must all be there.
+  template <class... Title>
+  [[nodiscard]] Result<std::array<std::size_t, sizeof...(Title)>> columns(Title... titles) const {
+    std::array<std::size_t, sizeof...(Title)> found = {};
+    auto* next = found.data();
+    for (const std::string_view title : {std::string_view(titles)...}) *next++ = TRY(column(title));
+    return found;
+  }
 
   // The next line that is not blank; false at the end. It must have as many fields as the header.
   Result<bool> next();

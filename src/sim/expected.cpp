@@ -37,9 +37,7 @@ std::string our_name(std::string_view published) {
 
 Result<std::vector<Expected>> parse_expected(std::string_view text, std::string_view name) {
   CsvReader reader = TRY(CsvReader::open(text, name));
-  const auto workload = TRY(reader.column("workload"));
-  const auto policy = TRY(reader.column("policy"));
-  const auto seeds = TRY(reader.column("seeds"));
+  const auto [workload, policy, seeds] = TRY(reader.columns("workload", "policy", "seeds"));
 
   std::vector<Expected> all;
   while (TRY(reader.next())) {

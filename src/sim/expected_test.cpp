@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 namespace aliquot::sim {
 namespace {
 
@@ -35,10 +37,12 @@ TEST(Expected, NamesTheWorkloadsThereAre) {
 }
 
 TEST(Expected, FindsTheWorkloadInTheFilesName) {
-  EXPECT_EQ(workload_name("../data/openb_pod_list_default.csv"), "default");
-  EXPECT_EQ(workload_name("pods.csv"), "pods");
-  EXPECT_EQ(workload_name("a_b"), "b");
-  EXPECT_EQ(workload_name(""), "");
+  const std::map<std::string_view, std::string_view> names{
+      {"../data/openb_pod_list_default.csv", "default"},
+      {"pods.csv", "pods"},
+      {"a_b", "b"},
+      {"", ""}};
+  for (const auto& [file, workload] : names) EXPECT_EQ(workload_name(file), workload);
 }
 
 }  // namespace

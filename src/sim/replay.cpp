@@ -2,23 +2,19 @@
 
 #include <time.h>
 
-#include <algorithm>
 #include <array>
 #include <optional>
 
 #include "core/index.hpp"
 #include "core/ledger.hpp"
 #include "core/policy.hpp"
+#include "sys/clock.hpp"
 
 namespace aliquot::sim {
 namespace {
 
 // Other processes and threads do not count.
-std::int64_t thread_cpu_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
+std::int64_t thread_cpu_ns() { return sys::clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 
 // Means over the steps at each point.
 class Sampler {

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <optional>
 
+#include "base/number_ranges.hpp"
 #include "base/table.hpp"
 
 namespace aliquot::sim {
@@ -13,20 +14,6 @@ namespace {
 std::string factor(Compute limit) {
   return fmt::format("{:g}",
                      static_cast<double>(limit.value()) / static_cast<double>(kWholeGpu.value()));
-}
-
-// `42-51` where they follow each other.
-std::string format_seeds(const std::vector<std::uint64_t>& seeds) {
-  std::string text;
-  for (std::size_t first = 0; first < seeds.size();) {
-    std::size_t last = first;
-    while (last + 1 < seeds.size() && seeds[last + 1] == seeds[last] + 1) ++last;
-    if (!text.empty()) text += ',';
-    text += last == first ? fmt::format("{}", seeds[first])
-                          : fmt::format("{}-{}", seeds[first], seeds[last]);
-    first = last + 1;
-  }
-  return text;
 }
 
 std::string format_rate(double rate) {
@@ -76,7 +63,7 @@ std::string format_heading(const Report& report) {
                           report.workload.nodes_name, report.workload.nodes.size(),
                           report.workload.gpus, report.workload.pods_name,
                           report.workload.pods.size(), report.workload.kinds.size());
-  text += fmt::format("seeds {}", format_seeds(plan.seeds));
+  text += fmt::format("seeds {}", format_ranges(plan.seeds));
   if (plan.draw == Draw::published) text += ", orders as published";
   if (report.compute_limit != kWholeGpu) {
     text += fmt::format(", compute over-committed {} times", factor(report.compute_limit));

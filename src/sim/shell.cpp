@@ -7,6 +7,7 @@
 #include "core/explain.hpp"
 #include "core/profile.hpp"
 #include "core/request_words.hpp"
+#include "sim/ledger_text.hpp"
 #include "sim/names.hpp"
 #include "sim/shell_text.hpp"
 #include "sim/shell_words.hpp"
@@ -289,7 +290,7 @@ Result<std::string> Shell::show(const Words& words) {
   const auto what = words.size() == 2 ? words[1] : std::string_view();
   if (what == "nodes") return format_cluster(ledger_, clock_.mono());
   if (what == "jobs") return format_jobs(ledger_);
-  if (what == "ledger") return ledger_.serialise();
+  if (what == "ledger") return format_ledger(ledger_);
   if (!what.empty()) return misused(words);
   return format_cluster(ledger_, clock_.mono()) + format_jobs(ledger_);
 }
@@ -327,7 +328,7 @@ std::string Shell::explain(const core::Request& request, const core::Shape& shap
 
 Result<std::string> Shell::save(const Words& words) {
   if (words.size() > 2) return misused(words);
-  auto text = ledger_.serialise();
+  auto text = format_ledger(ledger_);
   if (words.size() == 2) {
     TRY(files_.write(std::string(words[1]), text));
   } else {
@@ -342,7 +343,7 @@ Result<std::string> Shell::restore(const Words& words) {
   // The same nodes, samples and health, with nobody on them.
   core::Ledger empty = ledger_;
   for (const auto job : empty.jobs()) TRY(empty.release(job));
-  ledger_ = TRY(core::Ledger::restore(std::move(empty.cluster()), text));
+  ledger_ = TRY(parse_ledger(std::move(empty.cluster()), text));
   index_ = std::make_unique<core::Index>(ledger_.cluster(), *policy_);
   for (const auto job : ledger_.jobs()) refused_.erase(job);
   return fmt::format("restored {} {}\n", ledger_.size(), ledger_.size() == 1 ? "job" : "jobs");

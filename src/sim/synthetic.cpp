@@ -27,62 +27,50 @@ constexpr std::array<NodeKind, 8> kNodeKinds = {{{"volta32", 8, 96, 768, 30},
                                                  {"volta16", 4, 64, 256, 6},
                                                  {"hopper80", 8, 192, 1536, 2}}};
 
-template <class T>
 struct Weighted {
-  T value;
+  std::int64_t value;
   std::uint64_t weight;
 };
 
-constexpr std::array<Weighted<std::int64_t>, 14> kShareMilli = {{{50, 6},
-                                                                 {100, 12},
-                                                                 {125, 5},
-                                                                 {200, 10},
-                                                                 {250, 14},
-                                                                 {300, 6},
-                                                                 {340, 4},
-                                                                 {400, 7},
-                                                                 {500, 16},
-                                                                 {600, 5},
-                                                                 {700, 3},
-                                                                 {750, 4},
-                                                                 {850, 5},
-                                                                 {900, 3}}};
-constexpr std::array<Weighted<std::int64_t>, 3> kMultiGpus = {{{2, 35}, {4, 30}, {8, 35}}};
+constexpr std::array<Weighted, 14> kShareMilli = {{{50, 6},
+                                                   {100, 12},
+                                                   {125, 5},
+                                                   {200, 10},
+                                                   {250, 14},
+                                                   {300, 6},
+                                                   {340, 4},
+                                                   {400, 7},
+                                                   {500, 16},
+                                                   {600, 5},
+                                                   {700, 3},
+                                                   {750, 4},
+                                                   {850, 5},
+                                                   {900, 3}}};
+constexpr std::array<Weighted, 3> kMultiGpus = {{{2, 35}, {4, 30}, {8, 35}}};
 // CPUs by what the pod wants of GPUs.
-constexpr std::array<Weighted<std::int64_t>, 6> kShareCpus = {
+constexpr std::array<Weighted, 6> kShareCpus = {
     {{1, 10}, {2, 20}, {4, 30}, {6, 15}, {8, 20}, {16, 5}}};
-constexpr std::array<Weighted<std::int64_t>, 6> kWholeCpus = {
+constexpr std::array<Weighted, 6> kWholeCpus = {
     {{4, 12}, {6, 10}, {8, 30}, {12, 25}, {16, 18}, {32, 5}}};
-constexpr std::array<Weighted<std::int64_t>, 6> kCpuOnlyCpus = {
+constexpr std::array<Weighted, 6> kCpuOnlyCpus = {
     {{1, 20}, {2, 20}, {4, 25}, {8, 20}, {16, 10}, {32, 5}}};
-constexpr std::array<Weighted<std::int64_t>, 4> kMibPerCpu = {
-    {{1024, 15}, {2048, 35}, {4096, 40}, {6144, 10}}};
+constexpr std::array<Weighted, 4> kMibPerCpu = {{{1024, 15}, {2048, 35}, {4096, 40}, {6144, 10}}};
 
-template <class T, std::size_t n>
-const Weighted<T>& pick(Random& random, const std::array<Weighted<T>, n>& from) {
+// One of them, each as often as its weight says.
+template <class Kind, std::size_t n>
+const Kind& pick(Random& random, const std::array<Kind, n>& from) {
   std::uint64_t sum = 0;
-  for (const auto& item : from) sum += item.weight;
+  for (const auto& kind : from) sum += kind.weight;
   std::uint64_t draw = random.below(sum);
-  for (const auto& item : from) {
-    if (draw < item.weight) return item;
-    draw -= item.weight;
+  for (const auto& kind : from) {
+    if (draw < kind.weight) return kind;
+    draw -= kind.weight;
   }
   return from.back();
 }
 
-const NodeKind& pick_node_kind(Random& random) {
-  std::uint64_t sum = 0;
-  for (const auto& kind : kNodeKinds) sum += kind.weight;
-  std::uint64_t draw = random.below(sum);
-  for (const auto& kind : kNodeKinds) {
-    if (draw < kind.weight) return kind;
-    draw -= kind.weight;
-  }
-  return kNodeKinds.back();
-}
-
 TraceNode draw_node(Random& random, std::int64_t number) {
-  const NodeKind& kind = pick_node_kind(random);
+  const NodeKind& kind = pick(random, kNodeKinds);
   return {.name = fmt::format("node-{:05}", number),
           .cpus = kOneCpu * kind.cpus,
           .memory = gib(kind.memory_gib),
@@ -115,7 +103,7 @@ TracePod draw_pod(Random& random, std::int64_t number, const SyntheticKnobs& kno
     // A large pod only names models that come that many to a node.
     const std::size_t wanted = 1 + random.below(2);
     while (pod.models.size() < wanted) {
-      const NodeKind& kind = pick_node_kind(random);
+      const NodeKind& kind = pick(random, kNodeKinds);
       const std::string model(kind.model);
       if (kind.gpus < pod.gpus) continue;
       if (std::find(pod.models.begin(), pod.models.end(), model) == pod.models.end()) {

@@ -41,11 +41,8 @@ Result<std::vector<std::string>> parse_models(const CsvReader& reader, std::size
 
 Result<std::vector<TraceNode>> parse_nodes(std::string_view text, std::string_view name) {
   CsvReader reader = TRY(CsvReader::open(text, name));
-  const auto sn = TRY(reader.column("sn"));
-  const auto cpus = TRY(reader.column("cpu_milli"));
-  const auto memory = TRY(reader.column("memory_mib"));
-  const auto gpus = TRY(reader.column("gpu"));
-  const auto model = TRY(reader.column("model"));
+  const auto [sn, cpus, memory, gpus, model] =
+      TRY(reader.columns("sn", "cpu_milli", "memory_mib", "gpu", "model"));
 
   std::vector<TraceNode> nodes;
   std::unordered_set<std::string> names;
@@ -65,11 +62,8 @@ Result<std::vector<TraceNode>> parse_nodes(std::string_view text, std::string_vi
 
 Result<std::vector<TracePod>> parse_pods(std::string_view text, std::string_view name) {
   CsvReader reader = TRY(CsvReader::open(text, name));
-  const auto title = TRY(reader.column("name"));
-  const auto cpus = TRY(reader.column("cpu_milli"));
-  const auto memory = TRY(reader.column("memory_mib"));
-  const auto gpus = TRY(reader.column("num_gpu"));
-  const auto milli = TRY(reader.column("gpu_milli"));
+  const auto [title, cpus, memory, gpus, milli] =
+      TRY(reader.columns("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"));
   const auto spec = reader.find_column("gpu_spec");
 
   std::vector<TracePod> pods;

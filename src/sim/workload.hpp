@@ -2,7 +2,6 @@
 // one request; the kinds with their frequencies are the profile that policies learn from.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>

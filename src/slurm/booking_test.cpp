@@ -1,4 +1,4 @@
-#include "slurm/booking.hpp"
+#include "slurm/booking_model_test.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -7,7 +7,8 @@
 #include <utility>
 
 #include "base/text.hpp"
-#include "slurm/settings.hpp"
+#include "slurm/site_settings.hpp"
+#include "slurm/slurm_grant.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 using core::Amounts;
 using core::Tickets;
 using core::WholeGpu;
+using namespace test;
 
 constexpr Bytes kH200 = mib(143'771);  // 140.4 GiB: not a multiple of the unit
 constexpr Bytes kShard = shard_memory(kH200, 140, 1);
@@ -25,13 +27,13 @@ SiteTable h200_site() {
           .default_partition = "main"};
 }
 
-What mem(Bytes memory) { return Amounts{memory, std::nullopt}; }
-What share(std::int64_t compute) { return Amounts{std::nullopt, Compute(compute)}; }
-What both(Bytes memory, std::int64_t compute) { return Amounts{memory, Compute(compute)}; }
-What mps(std::int64_t count) { return Tickets{Tickets::Kind::mps, count}; }
-What shard(std::int64_t count) { return Tickets{Tickets::Kind::shard, count}; }
+Part mem(Bytes memory) { return Amounts{memory, std::nullopt}; }
+Part share(std::int64_t compute) { return Amounts{std::nullopt, Compute(compute)}; }
+Part both(Bytes memory, std::int64_t compute) { return Amounts{memory, Compute(compute)}; }
+Part mps(std::int64_t count) { return Tickets{Tickets::Kind::mps, count}; }
+Part shard(std::int64_t count) { return Tickets{Tickets::Kind::shard, count}; }
 
-std::optional<std::int64_t> shards(const What& what, const SiteTable& site = h200_site()) {
+std::optional<std::int64_t> shards(const Part& what, const SiteTable& site = h200_site()) {
   return shards_for(what, site.models.front(), site);
 }
 
@@ -67,6 +69,22 @@ TEST(Shards, OvercommitPacksComputeCloser) {
   EXPECT_EQ(shards(mps(50), site), 70);
 }
 
+TEST(Shards, PartitionsCountInTheirOwn) {
+  auto site = h200_site();
+  site.partitions[1].share = {.overcommit = kWholeGpu * 2, .mps_per_gpu = 80, .shards_per_gpu = 4};
+  const auto in = [&](std::string_view partitions, const Part& what) {
+    return shards_for(what, site.models.front(), site, partitions);
+  };
+  EXPECT_EQ(in("main", mps(20)), 28);
+  EXPECT_EQ(in("mixed", mps(20)), 35);
+  EXPECT_EQ(in("mixed", shard(1)), 35);
+  EXPECT_EQ(in("mixed", both(gib(8), 5'000)), 35);
+  EXPECT_EQ(in("mixed", mps(81)), std::nullopt);
+  // In either: as little is promised as in one of them.
+  EXPECT_EQ(in("main,mixed", both(gib(8), 5'000)), 70);
+  EXPECT_EQ(in("main,mixed", mps(20)), 28);
+}
+
 TEST(Shards, PartsOfAGpuAddUpToIt) {
   EXPECT_EQ(shards(mps(25)), 35);
   EXPECT_EQ(shards(mps(50)), 70);
@@ -86,16 +104,16 @@ TEST(Shards, AllOfThemAreTheWholeGpu) {
   EXPECT_EQ(shards(shard(9)), std::nullopt);
 }
 
-TEST(Promised, IsWhatWasAskedWithinWhatIsBooked) {
+TEST(BookedPortion, IsWhatWasAskedWithinWhatIsBooked) {
   const auto site = h200_site();
   const auto& gpu = site.models.front();
-  EXPECT_EQ(promised(mem(gib(8)), 8, gpu.memory, gpu.shards, units_of(site)),
+  EXPECT_EQ(booked_portion(mem(gib(8)), 8, gpu.memory, gpu.shards, units_of(site)),
             (core::Portion{gib(8), Compute(569)}));
-  EXPECT_EQ(promised(share(5'000), 70, gpu.memory, gpu.shards, units_of(site)),
+  EXPECT_EQ(booked_portion(share(5'000), 70, gpu.memory, gpu.shards, units_of(site)),
             (core::Portion{kShard * 70, Compute(5'000)}));
-  EXPECT_EQ(promised(mps(100), 140, gpu.memory, gpu.shards, units_of(site)),
+  EXPECT_EQ(booked_portion(mps(100), 140, gpu.memory, gpu.shards, units_of(site)),
             (core::Portion{kH200, kWholeGpu}));
-  EXPECT_EQ(promised(mps(101), 140, gpu.memory, gpu.shards, units_of(site)), std::nullopt);
+  EXPECT_EQ(booked_portion(mps(101), 140, gpu.memory, gpu.shards, units_of(site)), std::nullopt);
 }
 
 TEST(Book, WritesPlainShards) {
@@ -194,10 +212,16 @@ SiteTable any_site() {
   site.shards_per_gpu = *rc::gen::element<std::int64_t>(1, 3, 8, 64);
   const auto memory = Bytes(*rc::gen::inRange<std::int64_t>(gib(3).value(), gib(300).value()));
   site.models = {{"any", memory, shards_of(memory, site.unit), 4}};
+  site.partitions = {{"a", {"any"}}, {"b", {"any"}}};
+  if (*rc::gen::arbitrary<bool>()) {
+    auto& own = site.partitions.back().share;
+    own.overcommit = Compute(*rc::gen::inRange<std::int64_t>(10'000, 100'001));
+    own.mps_per_gpu = *rc::gen::element<std::int64_t>(7, 80, 320);
+  }
   return site;
 }
 
-What any_what(const SiteTable& site) {
+Part any_what(const SiteTable& site) {
   const auto memory = [&] {
     return Bytes(*rc::gen::inRange<std::int64_t>(1, site.models[0].memory.value() + 1));
   };
@@ -225,29 +249,37 @@ RC_GTEST_PROP(BookingProperty, WhatFitsIntoTheShardsFitsOnTheGpu, ()) {
   std::int64_t used = 0;
   core::Portion sum{Bytes(0), Compute(0)};
   const int jobs = *rc::gen::inRange(1, 60);
+  Compute most = site.overcommit;
+  for (const auto& partition : site.partitions) {
+    most = std::max(most, partition.share.overcommit.value_or(most));
+  }
   for (int i = 0; i < jobs; ++i) {
     const auto what = any_what(site);
-    const auto n = shards_for(what, gpu, site);
-    RC_ASSERT(n.has_value());
+    // Jobs of partitions that count otherwise meet on one GPU.
+    const std::string where = *rc::gen::element<std::string>("a", "b", "a,b");
+    const auto n = shards_for(what, gpu, site, where);
+    if (!n) continue;  // more tickets than that partition has of a GPU
     RC_ASSERT(*n >= 1);
     RC_ASSERT(*n <= gpu.shards);
     if (used + *n > gpu.shards) continue;
     used += *n;
-    const auto portion = promised(what, *n, gpu.memory, gpu.shards, units_of(site)).value();
-    sum.memory += portion.memory;
-    sum.compute += portion.compute;
+    const auto runs = *rc::gen::elementOf(split(where, ','));
+    const auto portion = booked_portion(what, *n, gpu.memory, gpu.shards, units_of(site, runs));
+    if (!portion) continue;
+    sum.memory += portion->memory;
+    sum.compute += portion->compute;
   }
   RC_ASSERT(sum.memory <= gpu.memory);
-  RC_ASSERT(sum.compute <= site.overcommit);
+  RC_ASSERT(sum.compute <= most);
 }
 
 RC_GTEST_PROP(BookingProperty, WhoAsksForAllHasItToHimself, ()) {
   const auto site = any_site();
   const auto& gpu = site.models.front();
-  for (const auto& what : {What(WholeGpu{}), mps(site.mps_per_gpu), shard(site.shards_per_gpu),
+  for (const auto& what : {Part(WholeGpu{}), mps(site.mps_per_gpu), shard(site.shards_per_gpu),
                            share(kWholeGpu.value()), mem(gpu.memory)}) {
     RC_ASSERT(shards_for(what, gpu, site).value() == gpu.shards);
-    RC_ASSERT(promised(what, gpu.shards, gpu.memory, gpu.shards, units_of(site))->memory ==
+    RC_ASSERT(booked_portion(what, gpu.shards, gpu.memory, gpu.shards, units_of(site))->memory ==
               gpu.memory);
   }
 }

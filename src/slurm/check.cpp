@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -12,20 +13,20 @@
 #include "base/hostlist.hpp"
 #include "base/size.hpp"
 #include "base/text.hpp"
+#include "gpu/trouble.hpp"
 #include "net/client.hpp"
-#include "slurm/agent/found_grant.hpp"
+#include "slurm/admin_comment.hpp"
+#include "slurm/agent/own_drain.hpp"
+#include "slurm/balancer/weights.hpp"
 #include "slurm/munge.hpp"
-#include "slurm/plugins/drain.h"
+#include "slurm/sample_text.hpp"
+#include "slurm/samples.hpp"
 #include "slurm/setup_files.hpp"
 
 namespace aliquot::slurm {
 namespace {
 
 using Level = Check::Level;
-
-// Weights that the balancer sets end in 0…100, or in this where a node is not heard of.
-constexpr std::uint32_t kWeightStep = 1000;
-constexpr std::uint32_t kStale = 101;
 
 bool has_item(std::string_view list, std::string_view item) {
   const auto parts = split(list, ',');
@@ -50,7 +51,7 @@ void check_accounting(const Site& site, const SiteTable& table, std::vector<Chec
   }
   std::vector<std::string> without;
   for (const SitePartition& partition : site.partitions) {
-    const auto entry = std::ranges::find(table.partitions, partition.name, &Partition::name);
+    const auto entry = std::ranges::find(table.partitions, partition.name, &PartitionGpus::name);
     const auto weights = to_lower(partition.billing_weights);
     if (entry == table.partitions.end() || entry->models.empty()) continue;
     if (weights.find("gres/shard") == std::string::npos ||
@@ -69,19 +70,27 @@ void check_accounting(const Site& site, const SiteTable& table, std::vector<Chec
   }
 }
 
-}  // namespace
-
-std::string_view to_string(Check::Level level) {
-  switch (level) {
-    case Level::ok:
-      return "ok";
-    case Level::warn:
-      return "warn";
-    case Level::fail:
-      return "FAIL";
+// What the node's agent sees and slurmctld does not.
+void check_samples(const SlurmNode& node, const SiteSettings& settings,
+                   std::vector<Check>& checks) {
+  for (const GpuLoad& gpu : parse_sample_text(node.extra).value_or(std::vector<GpuLoad>())) {
+    const std::string name = fmt::format("gpu{} of {}", gpu.index, node.name);
+    if (!gpu.trouble.empty()) {
+      checks.push_back({name, Level::fail, "broken: " + gpu::trouble_text(gpu.trouble),
+                        "see nvidia-smi -q and dmesg there; reset or replace it, and restart "
+                        "aliquot-agent: it undoes its drain"});
+    }
+    if (foreign_memory(gpu) < settings.share.unit) continue;
+    checks.push_back({name, Level::warn,
+                      fmt::format("processes of no job hold {} of it, the largest pid {} of {}",
+                                  format_size(foreign_memory(gpu)), gpu.foreign.front().pid,
+                                  gpu.foreign.front().user),
+                      "shares that do not fit beside them do not start there; end them, or have "
+                      "their owner submit them"});
   }
-  return "?";
 }
+
+}  // namespace
 
 std::vector<Check> check_files(const SetupInput& input, const ReadFile& read) {
   std::vector<Check> checks;
@@ -94,7 +103,7 @@ std::vector<Check> check_files(const SetupInput& input, const ReadFile& read) {
   checks.push_back({"slurm.conf", Level::ok,
                     fmt::format("{}: {} nodes, {} partitions", input.slurm_conf, site->nodes.size(),
                                 site->partitions.size())});
-  if (input.version < SlurmVersion{22, 5, 0}) {
+  if (input.version < kOldest) {
     checks.push_back({"version", Level::fail,
                       fmt::format("Slurm {} has no gres/shard", to_string(input.version)),
                       "Slurm 22.05 or newer is needed"});
@@ -106,10 +115,14 @@ std::vector<Check> check_files(const SetupInput& input, const ReadFile& read) {
   } else {
     checks.push_back({"version", Level::ok, fmt::format("Slurm {}", to_string(input.version))});
   }
-  const auto plan = plan_setup(input, read);
+  auto plan = plan_setup(input, read);
   if (!plan) {
     checks.push_back({"setup", Level::fail, plan.error().message, "aliquot slurm setup"});
     return checks;
+  }
+  // slurmd fetches no Lua: that is slurmctld's.
+  if (input.slurm_conf.starts_with("/run/slurm/")) {
+    std::erase_if(plan->changes, [](const auto& change) { return change.path.ends_with(".lua"); });
   }
   for (const FileChange& change : plan->changes) {
     checks.push_back({"setup", Level::fail, fmt::format("{} is not as it should be", change.path),
@@ -137,7 +150,7 @@ std::vector<Check> check_files(const SetupInput& input, const ReadFile& read) {
 
 std::vector<Check> check_cluster(const Result<std::vector<SlurmNode>>& nodes,
                                  const Result<std::vector<SlurmPartition>>& partitions,
-                                 const Settings& settings, const std::vector<GpuGroup>& gpus) {
+                                 const SiteSettings& settings, const std::vector<GpuGroup>& gpus) {
   std::vector<Check> checks;
   if (!nodes) {
     checks.push_back(
@@ -152,23 +165,33 @@ std::vector<Check> check_cluster(const Result<std::vector<SlurmNode>>& nodes,
   std::set<std::string> shared;
   for (const GpuGroup& group : gpus) shared.insert(group.nodes.begin(), group.nodes.end());
   std::vector<std::string> stale;
+  std::vector<std::string> silent;
+  std::map<std::string, std::vector<std::string>> versions;
   std::size_t fresh = 0;
   for (const SlurmNode& node : *nodes) {
     if (!shared.contains(node.name)) continue;
-    for (const std::string_view bad : {"INVAL", "DRAIN", "DOWN", "FAIL", "NOT_RESPONDING"}) {
+    // `IDLE*`: slurmctld has not heard of slurmd for a while, and is about to take it for down.
+    if (node.state.ends_with('*') || node.state.find("NOT_RESPONDING") != std::string::npos) {
+      silent.push_back(node.name);
+    }
+    if (const auto other = sample_version(node.extra); !other.empty()) {
+      versions[std::string(other)].push_back(node.name);
+    }
+    for (const std::string_view bad : {"INVAL", "DRAIN", "DOWN", "FAIL"}) {
       if (node.state.find(bad) == std::string::npos) continue;
       checks.push_back(
           {"node " + node.name, Level::fail,
            fmt::format("{}{}{}", node.state, node.reason.empty() ? "" : ": ", node.reason),
            bad == "INVAL" ? "its GPUs are not those of slurm.conf: see slurmd's log, aliquot slurm "
                             "setup, then restart slurmd"
-           : node.reason == ALIQUOT_DRAIN_SILENT || node.reason == ALIQUOT_DRAIN_UNFIT
+           : is_own_drain(node.reason)
                ? "see the log of aliquot-agent there: it undoes this drain by itself"
                : fmt::format(
                      "see slurmd's log there; then scontrol update nodename={} state=resume",
                      node.name)});
       break;
     }
+    check_samples(node, settings, checks);
     if (node.gres.find("shard:") == std::string::npos) {
       checks.push_back(
           {"node " + node.name, Level::fail,
@@ -176,15 +199,31 @@ std::vector<Check> check_cluster(const Result<std::vector<SlurmNode>>& nodes,
                        node.gres.empty() ? "no Gres" : node.gres),
            "restart slurmctld and slurmd: Gres is not taken over by reconfigure alone"});
     }
-    const bool heard = node.extra.starts_with("aliquot:") && node.weight % kWeightStep != kStale;
+    const bool heard =
+        node.extra.starts_with(kSampleMark) && node.weight % kWeightFactor != kBusyLevel;
     if (heard) {
       ++fresh;
     } else {
       stale.push_back(node.name);
     }
   }
+  if (!silent.empty()) {
+    checks.push_back({"slurmd", Level::fail,
+                      fmt::format("that of {} does not answer slurmctld", fold_hostlist(silent)),
+                      "systemctl restart slurmd there, and see its log; it then comes back by "
+                      "itself, or by scontrol update nodename=… state=resume"});
+  }
+  for (const auto& [version, names] : versions) {
+    checks.push_back({"versions", Level::warn,
+                      fmt::format("Aliquot {} on {}, {} on the controller", version,
+                                  fold_hostlist(names), own_version()),
+                      "install the same there, plugin included, and restart aliquot-agent"});
+  }
   if (settings.balancer.mode == "off") {
     checks.push_back({"balancer", Level::ok, "off by the settings"});
+  } else if (fresh + stale.size() == 0) {
+    checks.push_back({"balancer", Level::fail, "there is no node that shares its GPUs to hear of",
+                      "aliquot slurm setup --apply, then restart slurmctld and slurmd"});
   } else if (stale.empty()) {
     checks.push_back({"balancer", Level::ok, fmt::format("hears {} nodes", fresh)});
   } else {
@@ -201,7 +240,7 @@ Check check_escapes(const Result<std::vector<SlurmJob>>& jobs) {
   if (!jobs) return {"escapes", Level::fail, jobs.error().message, "scontrol ping"};
   std::vector<std::string> found;
   for (const SlurmJob& job : *jobs) {
-    const auto node = escaped_on(job.admin_comment);
+    const auto node = remarked_on(job.admin_comment, Remark::escape);
     if (node && job.state == "RUNNING") found.push_back(fmt::format("{} on {}", job.id, *node));
   }
   if (found.empty()) return {"escapes", Level::ok, "every job is within its share"};
@@ -227,12 +266,13 @@ Check check_gpus(const std::string& node, const std::vector<gpu::Device>& device
     if (std::ranges::count(group.nodes, node) == 0) continue;
     told[group.model] += group.count;
     const auto found = memory.find(group.model);
-    if (found != memory.end() && found->second < group.memory) {
+    // nvidia-smi rounds to whole MiB.
+    if (found != memory.end() && found->second + mib(1) <= group.memory) {
       return {"GPUs of " + node, Level::fail,
-              fmt::format("gres.conf gives each {} {}, but there are {}", group.model,
-                          format_size(group.memory), format_size(found->second)),
-              fmt::format("aliquot slurm setup --gpus '{}={}:{}:{}B' --apply", node, group.model,
-                          group.count, found->second)};
+              fmt::format("gres.conf gives each {} {} MiB, but there are {}", group.model,
+                          group.memory / mib(1), found->second / mib(1)),
+              fmt::format("aliquot slurm setup --gpus '{}={}:{}:{}' --apply", node, group.model,
+                          group.count, found->second / mib(1))};
     }
   }
   const auto words = [](const std::map<std::string, std::int64_t>& counts) {
@@ -259,7 +299,11 @@ Check check_munge(const std::string& socket) {
 Check check_plugin(const std::string& path, const SlurmVersion& version) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
-    return {"plugin", Level::fail, path + " is not there", "install the package for the nodes"};
+    return {"plugin", Level::fail,
+            path +
+                ", which plugstack.conf names, is not on this machine: srun, sbatch and slurmd "
+                "complain of it here, and options such as --gpu-mem are unknown",
+            "install Aliquot here too: login and CPU nodes need this file alone"};
   }
   // It is loaded to be asked: only where it is safe to. It stays, as it brings a C++ runtime of its
   // own along that does not unload cleanly.
@@ -286,17 +330,60 @@ Check check_plugin(const std::string& path, const SlurmVersion& version) {
   return {"plugin", Level::ok, path};
 }
 
-Check check_agent(const std::string& node, const std::string& socket) {
+AgentCheck check_agent(const std::string& node, const std::string& socket) {
   const std::string name = "agent of " + node;
-  const std::string cure = "systemctl start aliquot-agent, and see its log";
+  const auto failed = [&](std::string finding) {
+    return AgentCheck{
+        {name, Level::fail, std::move(finding), "systemctl start aliquot-agent, and see its log"}};
+  };
   auto client = net::Client::connect(socket);
-  if (!client) return {name, Level::fail, client.error().message, cure};
+  if (!client) return failed(client.error().message);
   const auto answer = client->send("GET", "/v1/slurm/agent");
-  if (!answer) return {name, Level::fail, answer.error().message, cure};
-  if (answer->status != 200) {
-    return {name, Level::fail, fmt::format("answers with status {}", answer->status), cure};
+  if (!answer) return failed(answer.error().message);
+  if (answer->status != 200) return failed(fmt::format("answers with status {}", answer->status));
+  return read_agent(node, socket, answer->body);
+}
+
+AgentCheck read_agent(const std::string& node, const std::string& socket, std::string_view answer) {
+  AgentCheck found{{"agent of " + node, Level::ok, "answers on " + socket}};
+  boost::system::error_code error;
+  const auto parsed = boost::json::parse({answer.data(), answer.size()}, error);
+  const auto* object = error ? nullptr : parsed.if_object();
+  if (object == nullptr) return found;
+  const auto text = [](const boost::json::object& from, const char* key) {
+    const auto* value = from.if_contains(key);
+    const auto* string = value == nullptr ? nullptr : value->if_string();
+    return string == nullptr ? std::string() : std::string(string->data(), string->size());
+  };
+  if (const auto version = text(*object, "version"); version != own_version()) {
+    found.check = {found.check.name, Level::warn,
+                   fmt::format("it is Aliquot {}, and here is {}", version, own_version()),
+                   "systemctl restart aliquot-agent; jobs go on meanwhile"};
   }
-  return {name, Level::ok, "answers on " + socket};
+  const auto* gpus = object->if_contains("gpus");
+  if (gpus == nullptr || !gpus->is_array()) return found;
+  found.devices.emplace();
+  for (const auto& entry : gpus->get_array()) {
+    const auto* gpu = entry.if_object();
+    if (gpu == nullptr) continue;
+    gpu::Device device;
+    device.gpu.model = text(*gpu, "model");
+    const auto* memory = gpu->if_contains("memory");
+    const auto bytes = memory == nullptr ? 0 : memory->to_number<std::int64_t>(error);
+    device.gpu.memory = Bytes(error ? 0 : bytes);
+    found.devices->push_back(std::move(device));
+  }
+  return found;
+}
+
+std::string plugin_of(std::string_view plugstack) {
+  for (const auto& line : lines_of_text(plugstack)) {
+    if (line.starts_with('#')) continue;
+    for (const auto word : split(line, ' ')) {
+      if (word.ends_with("aliquot_spank.so")) return std::string(word);
+    }
+  }
+  return "";
 }
 
 std::string expand_node(std::string_view pattern, std::string_view node) {

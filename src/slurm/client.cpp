@@ -16,22 +16,21 @@ namespace fs = std::filesystem;
 
 // The functions of plugins/client.h, as found in the plugin.
 struct Functions {
-  decltype(&aliquot_slurm_abi) abi = nullptr;
-  decltype(&aliquot_slurm_start) start = nullptr;
-  decltype(&aliquot_slurm_version) version = nullptr;
-  decltype(&aliquot_slurm_error) error = nullptr;
-  decltype(&aliquot_slurm_find_job) find_job = nullptr;
-  decltype(&aliquot_slurm_each_job) each_job = nullptr;
-  decltype(&aliquot_slurm_find_node) find_node = nullptr;
-  decltype(&aliquot_slurm_each_node) each_node = nullptr;
-  decltype(&aliquot_slurm_each_partition) each_partition = nullptr;
-  decltype(&aliquot_slurm_update_nodes) update_nodes = nullptr;
-  decltype(&aliquot_slurm_undrain_node) undrain_node = nullptr;
-  decltype(&aliquot_slurm_set_admin_comment) set_admin_comment = nullptr;
+#define DECLARE(name) decltype(&aliquot_slurm_##name) name = nullptr;
+  ALIQUOT_SLURM_FUNCTIONS(DECLARE)
+#undef DECLARE
 };
 
 std::optional<std::int64_t> positive(std::int64_t value) {
   return value > 0 ? std::optional(value) : std::nullopt;
+}
+
+std::vector<std::string> names_in(std::string_view list) {
+  std::vector<std::string> names;
+  for (const std::string_view name : split(list, ',')) {
+    if (!name.empty()) names.emplace_back(name);
+  }
+  return names;
 }
 
 void add_job(const aliquot_slurm_job* job, void* data) {
@@ -39,6 +38,7 @@ void add_job(const aliquot_slurm_job* job, void* data) {
   out.id = job->id;
   out.array_job_id = positive(job->array_job_id);
   if (job->array_task_id >= 0) out.array_task_id = job->array_task_id;
+  out.array_tasks = job->array_tasks;
   out.uid = job->uid;
   out.gid = job->gid;
   out.submit_s = job->submit;
@@ -54,20 +54,21 @@ void add_job(const aliquot_slurm_job* job, void* data) {
   out.account = job->account;
   out.partition = job->partition;
   out.qos = job->qos;
-  out.reservation = job->reservation;
   out.state = job->state;
   out.reason = job->reason;
   out.state_desc = job->state_desc;
   out.tres_per_node = job->tres_per_node;
   out.tres_requested = job->tres_requested;
-  out.tres_allocated = job->tres_allocated;
   out.admin_comment = job->admin_comment;
   out.comment = job->comment;
   out.command = job->command;
   out.work_dir = job->work_dir;
   out.std_out = job->std_out;
   out.std_err = job->std_err;
+  out.exclusive = job->exclusive != 0;
   out.nodes = job->nodes;
+  out.required_nodes = names_in(job->required_nodes);
+  out.excluded_nodes = names_in(job->excluded_nodes);
   for (std::size_t i = 0; i < job->details; ++i) {
     out.details.push_back({job->detail_nodes[i], job->detail_gres[i]});
   }
@@ -75,30 +76,23 @@ void add_job(const aliquot_slurm_job* job, void* data) {
 }
 
 void add_node(const aliquot_slurm_node* node, void* data) {
-  SlurmNode out;
-  out.name = node->name;
-  out.state = node->state;
-  out.gres = node->gres;
-  out.gres_used = node->gres_used;
-  out.extra = node->extra;
-  out.reason = node->reason;
-  out.features = node->features;
-  out.version = node->version;
-  for (const std::string_view name : split(node->partitions, ',')) {
-    if (!name.empty()) out.partitions.emplace_back(name);
-  }
-  out.weight = node->weight;
-  out.cpus = node->cpus;
-  out.cpus_allocated = node->cpus_allocated;
-  out.memory = mib(node->memory_mib);
-  out.memory_allocated = mib(node->memory_allocated_mib);
-  static_cast<std::vector<SlurmNode>*>(data)->push_back(std::move(out));
+  static_cast<std::vector<SlurmNode>*>(data)->push_back(
+      {.name = node->name,
+       .state = node->state,
+       .gres = node->gres,
+       .extra = node->extra,
+       .reason = node->reason,
+       .partitions = names_in(node->partitions),
+       .weight = node->weight,
+       .cpus = node->cpus,
+       .cpus_allocated = node->cpus_allocated,
+       .memory = mib(node->memory_mib),
+       .memory_allocated = mib(node->memory_allocated_mib)});
 }
 
 void add_partition(const aliquot_slurm_partition* partition, void* data) {
   static_cast<std::vector<SlurmPartition>*>(data)->push_back(
       {.name = partition->name,
-       .nodes = partition->nodes,
        .billing_weights = partition->billing_weights,
        .qos = partition->qos,
        .is_default = partition->is_default != 0,
@@ -114,10 +108,7 @@ class PluginClient final : public SlurmClient {
   Result<SlurmJob> job(JobId id) override {
     std::vector<SlurmJob> found;
     const int status = functions_.find_job(static_cast<std::uint32_t>(id.value()), add_job, &found);
-    if (status == 1 || (status == 0 && found.empty())) {
-      return fail(Error::Code::not_found, "Slurm does not know job {}", id);
-    }
-    TRY(check(status));
+    TRY(check_found(status, found.empty(), "job", id));
     // An array's first element carries the number of the whole.
     const auto exact = std::ranges::find(found, id.value(), &SlurmJob::id);
     return std::move(exact == found.end() ? found.front() : *exact);
@@ -135,10 +126,7 @@ class PluginClient final : public SlurmClient {
   Result<SlurmNode> node(const std::string& name) override {
     std::vector<SlurmNode> found;
     const int status = functions_.find_node(name.c_str(), add_node, &found);
-    if (status == 1 || (status == 0 && found.empty())) {
-      return fail(Error::Code::not_found, "Slurm does not know node {}", name);
-    }
-    TRY(check(status));
+    TRY(check_found(status, found.empty(), "node", name));
     return std::move(found.front());
   }
   Result<std::vector<SlurmPartition>> partitions() override {
@@ -149,10 +137,12 @@ class PluginClient final : public SlurmClient {
   Result<void> update_nodes(const std::vector<std::string>& names,
                             std::optional<std::uint32_t> weight,
                             const std::optional<std::string>& extra) override {
-    std::string list;
-    for (const std::string& name : names) list += (list.empty() ? "" : ",") + name;
+    const std::string list = fmt::format("{}", fmt::join(names, ","));
     return check(functions_.update_nodes(list.c_str(), weight ? &*weight : nullptr,
                                          extra ? extra->c_str() : nullptr));
+  }
+  Result<void> drain_node(const std::string& name, const std::string& reason) override {
+    return check(functions_.drain_node(name.c_str(), reason.c_str()));
   }
   Result<void> undrain_node(const std::string& name) override {
     return check(functions_.undrain_node(name.c_str()));
@@ -166,6 +156,14 @@ class PluginClient final : public SlurmClient {
   [[nodiscard]] Result<void> check(int status) const {
     if (status == 0) return {};
     return fail(Error::Code::unavailable, "{}", functions_.error());
+  }
+  template <class Name>
+  [[nodiscard]] Result<void> check_found(int status, bool none, const char* kind,
+                                         const Name& name) const {
+    if (status == 1 || (status == 0 && none)) {
+      return fail(Error::Code::not_found, "Slurm does not know {} {}", kind, name);
+    }
+    return check(status);
   }
 
   Functions functions_;
@@ -184,18 +182,9 @@ Result<Functions> load(const fs::path& path) {
     function = reinterpret_cast<F>(::dlsym(library, name));
     whole = whole && function != nullptr;
   };
-  find(functions.abi, "aliquot_slurm_abi");
-  find(functions.start, "aliquot_slurm_start");
-  find(functions.version, "aliquot_slurm_version");
-  find(functions.error, "aliquot_slurm_error");
-  find(functions.find_job, "aliquot_slurm_find_job");
-  find(functions.each_job, "aliquot_slurm_each_job");
-  find(functions.find_node, "aliquot_slurm_find_node");
-  find(functions.each_node, "aliquot_slurm_each_node");
-  find(functions.each_partition, "aliquot_slurm_each_partition");
-  find(functions.update_nodes, "aliquot_slurm_update_nodes");
-  find(functions.undrain_node, "aliquot_slurm_undrain_node");
-  find(functions.set_admin_comment, "aliquot_slurm_set_admin_comment");
+#define FIND(name) find(functions.name, "aliquot_slurm_" #name);
+  ALIQUOT_SLURM_FUNCTIONS(FIND)
+#undef FIND
   if (!whole || functions.abi() != ALIQUOT_SLURM_ABI) {
     return fail(Error::Code::unsupported, "{} is of another version of Aliquot", path.string());
   }

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@ struct SlurmJob {
   std::int64_t id = 0;
   std::optional<std::int64_t> array_job_id = {};
   std::optional<std::int64_t> array_task_id = {};
+  std::string array_tasks = {};  // "4-40%3": of the record that stands for elements that wait
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
   std::int64_t submit_s = 0;  // since the epoch; 0: none
@@ -38,20 +40,21 @@ struct SlurmJob {
   std::string account = {};
   std::string partition = {};
   std::string qos = {};
-  std::string reservation = {};
   std::string state = {};   // "RUNNING"
   std::string reason = {};  // "Resources"
   std::string state_desc = {};
   std::string tres_per_node = {};
   std::string tres_requested = {};
-  std::string tres_allocated = {};
   std::string admin_comment = {};
   std::string comment = {};
   std::string command = {};
   std::string work_dir = {};
   std::string std_out = {};
   std::string std_err = {};
+  bool exclusive = false;  // it takes its nodes whole
   std::string nodes = {};  // "n[1-4]"
+  std::vector<std::string> required_nodes = {};
+  std::vector<std::string> excluded_nodes = {};
   struct Detail {
     std::string node;
     std::string gres;  // "gpu:h200:1(IDX:2)"
@@ -64,22 +67,19 @@ struct SlurmNode {
   std::string name = {};
   std::string state = {};  // "IDLE", "MIXED", "DOWN*"
   std::string gres = {};   // "gpu:h200:4,shard:h200:560"
-  std::string gres_used = {};
   std::string extra = {};
   std::string reason = {};
-  std::string features = {};
-  std::string version = {};
   std::vector<std::string> partitions = {};
   std::uint32_t weight = 1;
   std::int64_t cpus = 0;
   std::int64_t cpus_allocated = 0;
   Bytes memory = Bytes(0);
   Bytes memory_allocated = Bytes(0);
+  std::map<std::string, Bytes> gpu_memory = {};  // of one of each model; not slurmctld's
 };
 
 struct SlurmPartition {
   std::string name = {};
-  std::string nodes = {};
   std::string billing_weights = {};
   std::string qos = {};
   bool is_default = false;
@@ -104,6 +104,8 @@ class SlurmClient {
   virtual Result<void> update_nodes(const std::vector<std::string>& names,
                                     std::optional<std::uint32_t> weight,
                                     const std::optional<std::string>& extra) = 0;
+  // Takes no more jobs; those on it go on.
+  virtual Result<void> drain_node(const std::string& name, const std::string& reason) = 0;
   // Takes jobs again; whatever else it is (down, failing) stays.
   virtual Result<void> undrain_node(const std::string& name) = 0;
   virtual Result<void> set_admin_comment(JobId id, const std::string& text) = 0;

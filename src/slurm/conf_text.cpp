@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <iterator>
+#include <map>
 
 #include "base/text.hpp"
 
@@ -100,6 +102,13 @@ std::string joined(const std::vector<std::string>& lines, std::size_t first, std
   return text;
 }
 
+// Keys that begin a line about something that has a name.
+bool names_something(std::string_view key) {
+  constexpr std::array<std::string_view, 7> kKeys = {
+      "NodeName", "PartitionName", "NodeSet", "Name", "DownNodes", "FrontendName", "SwitchName"};
+  return std::ranges::any_of(kKeys, [&](auto other) { return equals_ignoring_case(key, other); });
+}
+
 bool is_mark(std::string_view line, CommentStyle style, std::string_view mark) {
   return line.starts_with(style.start) && line.substr(style.start.size()).starts_with(mark);
 }
@@ -175,6 +184,46 @@ std::string without_ours(std::string_view text, CommentStyle style) {
 bool has_ours(std::string_view text, CommentStyle style) {
   const auto lines = lines_of_text(text);
   return std::ranges::any_of(lines, [&](const auto& line) { return is_mark(line, style, kBegin); });
+}
+
+bool means_the_same(std::string_view one, std::string_view other,
+                    const std::vector<std::string_view>& kept) {
+  struct Meaning {
+    std::vector<std::string> lines = {};
+    std::map<std::string, std::string> values = {};
+    bool operator==(const Meaning&) const = default;
+  };
+  const auto read = [&](std::string_view text) {
+    Meaning meaning;
+    const auto lines = lines_of_text(text);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const std::size_t first = i;
+      while (without_comment(lines[i]).ends_with('\\') && i + 1 < lines.size()) ++i;
+      const std::string line(trim(joined(lines, first, i + 1 - first)));
+      if (!line.empty()) meaning.lines.push_back(line);
+      const bool ours = std::ranges::any_of(
+          kept, [&](std::string_view start) { return lines[first].starts_with(start); });
+      if (ours) meaning.lines.push_back(lines[first]);
+      const auto words = words_of(line);
+      if (words.empty() || names_something(words.front().key)) continue;
+      for (const Word& word : words) meaning.values[to_lower(word.key)] = std::string(word.value);
+    }
+    std::ranges::sort(meaning.lines);
+    return meaning;
+  };
+  return read(one) == read(other);
+}
+
+bool means_the_same_lua(std::string_view one, std::string_view other) {
+  const auto read = [](std::string_view text) {
+    auto lines = lines_of_text(text);
+    std::erase_if(lines, [](const std::string& line) {
+      const auto plain = trim(line);
+      return plain.empty() || (plain.starts_with("--") && !plain.starts_with("--["));
+    });
+    return lines;
+  };
+  return read(one) == read(other);
 }
 
 ConfEdit::ConfEdit(std::string_view text, CommentStyle style)

@@ -46,6 +46,14 @@ struct CommentStyle {
 std::string without_ours(std::string_view text, CommentStyle style = {});
 bool has_ours(std::string_view text, CommentStyle style = {});
 
+// Whether Slurm reads the same from both: comments, empty lines, and the place of a line among
+// others do not count, as long as each key keeps the value that counts. `kept`: how comments begin
+// that are ours to read.
+bool means_the_same(std::string_view one, std::string_view other,
+                    const std::vector<std::string_view>& kept = {});
+// The same of Lua, where the order counts and only comments and empty lines do not.
+bool means_the_same_lua(std::string_view one, std::string_view other);
+
 // Edits of one file, applied together: the numbers are those of the lines before any of them. Works
 // on the site's own text (without_ours).
 class ConfEdit {

@@ -1,6 +1,7 @@
 // A Slurm that is a few values, for tests.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,8 @@ class FakeSlurm final : public SlurmClient {
   int updates = 0;    // calls of update_nodes
   int questions = 0;  // calls of job()
   int node_questions = 0;
+  int drains = 0;
+  std::function<void()> takes_time;  // at each call
 
   [[nodiscard]] std::string version() const override { return "22.05.8"; }
   Result<SlurmJob> job(JobId id) override {
@@ -62,6 +65,16 @@ class FakeSlurm final : public SlurmClient {
     }
     return {};
   }
+  Result<void> drain_node(const std::string& name, const std::string& reason) override {
+    TRY(reach());
+    ++drains;
+    for (SlurmNode& node : known_nodes) {
+      if (node.name != name) continue;
+      node.state = "IDLE+DRAIN";
+      node.reason = reason;
+    }
+    return {};
+  }
   Result<void> undrain_node(const std::string& name) override {
     TRY(reach());
     for (SlurmNode& node : known_nodes) {
@@ -81,6 +94,7 @@ class FakeSlurm final : public SlurmClient {
 
  private:
   [[nodiscard]] Result<void> reach() const {
+    if (takes_time) takes_time();
     if (away) return fail(Error::Code::unavailable, "slurmctld does not answer");
     return {};
   }

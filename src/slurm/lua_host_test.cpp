@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -82,7 +83,7 @@ LuaHost::LuaHost(const std::string& interpreter, const std::vector<std::string>&
 
   std::array<int, 2> down{};
   std::array<int, 2> up{};
-  if (::pipe(down.data()) != 0 || ::pipe(up.data()) != 0) std::abort();
+  if (::pipe2(down.data(), O_CLOEXEC) != 0 || ::pipe2(up.data(), O_CLOEXEC) != 0) std::abort();
   pid_ = ::fork();
   if (pid_ == 0) {
     ::dup2(down[0], STDIN_FILENO);
@@ -106,6 +107,12 @@ LuaHost::~LuaHost() {
 
 Called LuaHost::submit(const Fields& fields, const std::vector<std::string>& spank) {
   return call("submit", fields, spank);
+}
+
+void LuaHost::job(const Fields& fields) { static_cast<void>(call("job", fields, {})); }
+
+void LuaHost::reservation(const Fields& fields) {
+  static_cast<void>(call("reservation", fields, {}));
 }
 
 Called LuaHost::modify(const Fields& fields) { return call("modify", fields, {}); }

@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "slurm/booking.hpp"
+#include "slurm/site_table.hpp"
 
 namespace aliquot::slurm::test {
 
@@ -49,6 +49,9 @@ class LuaHost {
 
   Called submit(const Fields& fields, const std::vector<std::string>& spank = {});
   Called modify(const Fields& fields);
+  // One more of the jobs that slurmctld knows; no fields: it knows none any more.
+  void job(const Fields& fields);
+  void reservation(const Fields& fields);
 
  private:
   Called call(const std::string& name, const Fields& fields, const std::vector<std::string>& spank);

@@ -64,7 +64,7 @@ Result<SampleReceiver> SampleReceiver::create(const std::string& address, std::u
   if (socket < 0) {
     return fail(Error::Code::unavailable, "cannot make a socket: {}", std::strerror(errno));
   }
-  SampleReceiver receiver(socket, port, std::move(munge_socket));
+  SampleReceiver receiver(sys::Fd(socket), port, std::move(munge_socket));
   if (::bind(socket, &bound.first.any, bound.second) != 0) {
     return fail(errno == EADDRINUSE ? Error::Code::already_exists : Error::Code::unavailable,
                 "cannot listen on UDP port {}: {}{}", port, std::strerror(errno),
@@ -80,32 +80,14 @@ Result<SampleReceiver> SampleReceiver::create(const std::string& address, std::u
   return receiver;
 }
 
-SampleReceiver::SampleReceiver(int socket, std::uint16_t port, std::string munge_socket)
-    : socket_(socket),
+SampleReceiver::SampleReceiver(sys::Fd socket, std::uint16_t port, std::string munge_socket)
+    : socket_(std::move(socket)),
       port_(port),
       munge_socket_(std::move(munge_socket)),
       buffer_(kLongestDatagram, '\0') {}
 
-SampleReceiver::SampleReceiver(SampleReceiver&& other) noexcept
-    : socket_(std::exchange(other.socket_, -1)),
-      port_(other.port_),
-      munge_socket_(std::move(other.munge_socket_)),
-      buffer_(std::move(other.buffer_)) {}
-
-SampleReceiver& SampleReceiver::operator=(SampleReceiver&& other) noexcept {
-  std::swap(socket_, other.socket_);
-  port_ = other.port_;
-  std::swap(munge_socket_, other.munge_socket_);
-  std::swap(buffer_, other.buffer_);
-  return *this;
-}
-
-SampleReceiver::~SampleReceiver() {
-  if (socket_ >= 0) ::close(socket_);
-}
-
 Result<std::optional<SampleReceiver::Sample>> SampleReceiver::receive() {
-  const auto size = ::recv(socket_, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+  const auto size = ::recv(socket_.get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
   if (size < 0) {
     if (errno == EAGAIN || errno == EINTR) return std::nullopt;
     return fail(Error::Code::unavailable, "cannot receive: {}", std::strerror(errno));

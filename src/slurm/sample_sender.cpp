@@ -3,17 +3,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
-#include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <optional>
-#include <thread>
+#include <utility>
 
 #include "node/worker.hpp"
 #include "slurm/munge.hpp"
 #include "slurm/samples.hpp"
+#include "sys/fd.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -26,19 +25,16 @@ struct FreeAddresses {
 class Target {
  public:
   explicit Target(std::string host, std::uint16_t port) : host_(std::move(host)), port_(port) {}
-  Target(const Target&) = delete;
-  Target& operator=(const Target&) = delete;
-  ~Target() { close(); }
 
   Result<void> send(const std::string& datagram) {
-    if (socket_ < 0) TRY(open());
+    if (!socket_) TRY(open());
     if (put(datagram) || errno == EAGAIN) return {};
     const int error = errno;
     if (error == ECONNREFUSED) {
       // That is about the one before: nobody was listening. This one has not left yet.
       put(datagram);
     } else {
-      close();
+      socket_.reset();
     }
     return fail(Error::Code::unavailable, "cannot send to {} port {}: {}", host_, port_,
                 std::strerror(error));
@@ -57,84 +53,56 @@ class Target {
     const std::unique_ptr<addrinfo, FreeAddresses> owner(found);
     int error = 0;
     for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
-      socket_ = ::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-      if (socket_ >= 0 && ::connect(socket_, entry->ai_addr, entry->ai_addrlen) == 0) return {};
+      socket_.reset(::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+      if (socket_ && ::connect(socket_.get(), entry->ai_addr, entry->ai_addrlen) == 0) return {};
       error = errno;
-      close();
+      socket_.reset();
     }
     return fail(Error::Code::unavailable, "cannot reach {}: {}", host_, std::strerror(error));
   }
 
   bool put(const std::string& datagram) const {
-    return ::send(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
-  }
-
-  void close() {
-    if (socket_ >= 0) ::close(socket_);
-    socket_ = -1;
+    return ::send(socket_.get(), datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL) >=
+           0;
   }
 
   std::string host_;
   std::uint16_t port_;
-  int socket_ = -1;
+  sys::Fd socket_;
 };
 
 }  // namespace
 
-class SampleSender::Worker {
+class SampleSender::Sending {
  public:
-  explicit Worker(SampleEndpoint to) : munge_socket_(std::move(to.munge_socket)) {
+  explicit Sending(SampleEndpoint to) : munge_socket_(std::move(to.munge_socket)) {
     for (auto& host : to.hosts) targets_.push_back(std::make_unique<Target>(host, to.port));
-    thread_ = node::start_thread("aq-samples", [this] { run(); });
-  }
-  ~Worker() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    wake_.notify_one();
-    thread_.join();
   }
 
   void put(std::string text) {
-    {
-      const std::lock_guard lock(mutex_);
-      next_ = std::move(text);
-    }
-    wake_.notify_one();
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(next_, std::move(text))) worker_.post([this] { report(send_all(take())); });
   }
 
-  [[nodiscard]] std::uint64_t sent() const { return sent_; }
-
  private:
-  void run() {
-    for (;;) {
-      std::string text;
-      {
-        std::unique_lock lock(mutex_);
-        wake_.wait(lock, [&] { return stop_ || next_; });
-        if (stop_) return;
-        text = std::move(*next_);
-        next_.reset();
-      }
-      report(send_all(text));
-    }
+  std::string take() {
+    const std::lock_guard lock(mutex_);
+    return *std::exchange(next_, std::nullopt);
   }
 
   Result<void> send_all(const std::string& text) {
     const std::string credential = TRY(munge_text(text, munge_socket_));
     Result<void> result;
-    std::size_t reached = 0;
+    bool reached = false;
     for (const auto& target : targets_) {
       if (const auto sent = target->send(credential)) {
-        ++reached;
+        reached = true;
       } else {
         result = sent;
       }
     }
-    if (reached > 0) ++sent_;
     // One controller of two is enough: the other is a spare that may be down for good.
-    return reached > 0 ? Result<void>() : result;
+    return reached ? Result<void>() : result;
   }
 
   void report(const Result<void>& result) {
@@ -148,20 +116,17 @@ class SampleSender::Worker {
   }
 
   std::string munge_socket_;
-  std::vector<std::unique_ptr<Target>> targets_;  // the thread's alone
-  bool working_ = true;                           // the thread's alone
-  std::atomic<std::uint64_t> sent_ = 0;
+  std::vector<std::unique_ptr<Target>> targets_;  // the worker's alone
+  bool working_ = true;                           // the worker's alone
   std::mutex mutex_;
-  std::condition_variable wake_;
-  std::optional<std::string> next_;
-  bool stop_ = false;
-  std::thread thread_;
+  std::optional<std::string> next_;    // that has not left yet
+  node::Worker worker_{"aq-samples"};  // ends first
 };
 
-SampleSender::SampleSender(SampleEndpoint to) : worker_(std::make_unique<Worker>(std::move(to))) {}
+SampleSender::SampleSender(SampleEndpoint to)
+    : sending_(std::make_unique<Sending>(std::move(to))) {}
 SampleSender::~SampleSender() = default;
 
-void SampleSender::send(const NodeSample& sample) { worker_->put(encode_sample(sample)); }
-std::uint64_t SampleSender::sent() const { return worker_->sent(); }
+void SampleSender::send(const NodeSample& sample) { sending_->put(encode_sample(sample)); }
 
 }  // namespace aliquot::slurm

@@ -5,7 +5,8 @@
 #include <boost/json.hpp>
 #include <limits>
 
-#include "base/text.hpp"
+#include "gpu/trouble.hpp"
+#include "slurm/plain_name.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -13,15 +14,17 @@ namespace {
 namespace json = boost::json;
 
 constexpr int kVersion = 1;
-constexpr std::size_t kLongestText = 16'384;
+constexpr std::size_t kLongestText = 32'768;
 constexpr std::size_t kMostSampledGpus = 64;
 constexpr std::int64_t kMostSampledMemory = std::int64_t{1} << 50U;
 
-bool is_node_name(std::string_view name) {
-  return !name.empty() && name.size() <= 255 && std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_' || c == '.';
-  });
+// A host's or a user's; nothing: it is none.
+std::optional<std::string> read_name(const json::object& object, std::string_view key) {
+  const json::value* value = object.if_contains({key.data(), key.size()});
+  const json::string* name = value == nullptr ? nullptr : value->if_string();
+  if (name == nullptr || name->size() > 255) return std::nullopt;
+  std::string text(name->data(), name->size());
+  return is_plain_name(text) ? std::optional(std::move(text)) : std::nullopt;
 }
 
 Result<std::int64_t> number(const json::object& object, std::string_view name, std::int64_t most) {
@@ -36,6 +39,37 @@ Result<std::int64_t> number(const json::object& object, std::string_view name, s
   return value;
 }
 
+Result<ForeignProcess> read_process(const json::value& value) {
+  const json::object* object = value.if_object();
+  const auto user = object == nullptr ? std::nullopt : read_name(*object, "user");
+  if (!user) return fail(Error::Code::invalid_argument, "a process in the sample has no user");
+  return ForeignProcess{TRY(number(*object, "pid", std::numeric_limits<std::int32_t>::max())),
+                        *user, Bytes(TRY(number(*object, "memory", kMostSampledMemory)))};
+}
+
+Result<JobUse> read_job(const json::value& value) {
+  const json::object* object = value.if_object();
+  if (object == nullptr) return fail(Error::Code::invalid_argument, "a job in the sample is none");
+  return JobUse{TRY(number(*object, "job", std::numeric_limits<std::uint32_t>::max())),
+                Compute(TRY(number(*object, "utilisation", kWholeGpu.value()))),
+                Bytes(TRY(number(*object, "memory", kMostSampledMemory)))};
+}
+
+// The items of a list that may be missing.
+template <class Item, class Read>
+Result<std::vector<Item>> read_list(const json::object& object, std::string_view key,
+                                    std::size_t most, Read read) {
+  const json::value* list = object.if_contains({key.data(), key.size()});
+  std::vector<Item> items;
+  if (list == nullptr) return items;
+  if (!list->is_array() || list->get_array().size() > most) {
+    return fail(Error::Code::invalid_argument, "{} in the sample is no list of at most {}", key,
+                most);
+  }
+  for (const json::value& item : list->get_array()) items.push_back(TRY(read(item)));
+  return items;
+}
+
 Result<GpuLoad> read_gpu(const json::value& value) {
   const json::object* object = value.if_object();
   if (object == nullptr) {
@@ -46,6 +80,15 @@ Result<GpuLoad> read_gpu(const json::value& value) {
   gpu.utilisation = Compute(TRY(number(*object, "utilisation", kWholeGpu.value())));
   gpu.memory_used = Bytes(TRY(number(*object, "memory_used", kMostSampledMemory)));
   gpu.memory = Bytes(TRY(number(*object, "memory", kMostSampledMemory)));
+  gpu.foreign = TRY(read_list<ForeignProcess>(*object, "foreign", kMostForeign, read_process));
+  gpu.jobs = TRY(read_list<JobUse>(*object, "jobs", kMostJobs, read_job));
+  if (const json::value* trouble = object->if_contains("trouble"); trouble != nullptr) {
+    const json::string* word = trouble->if_string();
+    if (word == nullptr || !gpu::is_trouble({word->data(), word->size()})) {
+      return fail(Error::Code::invalid_argument, "trouble in the sample is no word");
+    }
+    gpu.trouble.assign(word->data(), word->size());
+  }
   return gpu;
 }
 
@@ -57,9 +100,8 @@ Result<NodeSample> read_sample(const json::value& value) {
     return fail(Error::Code::unsupported, "a sample of version {}, not {}: update this side",
                 version, kVersion);
   }
-  const json::value* node = object->if_contains("node");
-  const json::string* name = node == nullptr ? nullptr : node->if_string();
-  if (name == nullptr || !is_node_name({name->data(), name->size()})) {
+  const auto name = read_name(*object, "node");
+  if (!name) {
     return fail(Error::Code::invalid_argument, "the sample names no node");
   }
   const json::value* gpus = object->if_contains("gpus");
@@ -68,7 +110,7 @@ Result<NodeSample> read_sample(const json::value& value) {
     return fail(Error::Code::invalid_argument, "the sample has no list of at most {} GPUs",
                 kMostSampledGpus);
   }
-  NodeSample sample{NodeId(std::string(name->data(), name->size())), {}};
+  NodeSample sample{NodeId(*name), {}, read_name(*object, "version").value_or("")};
   for (const json::value& entry : *list) {
     const GpuLoad gpu = TRY(read_gpu(entry));
     if (std::ranges::any_of(sample.gpus,
@@ -80,18 +122,48 @@ Result<NodeSample> read_sample(const json::value& value) {
   return sample;
 }
 
-}  // namespace
-
-std::string encode_sample(const NodeSample& sample) {
+std::string encode(const NodeSample& sample, bool with_jobs) {
   json::array gpus;
   for (const auto& gpu : sample.gpus) {
-    gpus.push_back({{"index", gpu.index},
-                    {"utilisation", gpu.utilisation.value()},
-                    {"memory_used", gpu.memory_used.value()},
-                    {"memory", gpu.memory.value()}});
+    json::object entry{{"index", gpu.index},
+                       {"utilisation", gpu.utilisation.value()},
+                       {"memory_used", gpu.memory_used.value()},
+                       {"memory", gpu.memory.value()}};
+    json::array foreign;
+    for (const auto& process : gpu.foreign) {
+      foreign.push_back(
+          {{"pid", process.pid}, {"user", process.user}, {"memory", process.memory.value()}});
+    }
+    if (!foreign.empty()) entry["foreign"] = std::move(foreign);
+    if (!gpu.trouble.empty()) entry["trouble"] = gpu.trouble;
+    json::array jobs;
+    for (const auto& use : with_jobs ? gpu.jobs : std::vector<JobUse>()) {
+      jobs.push_back({{"job", use.job},
+                      {"utilisation", use.utilisation.value()},
+                      {"memory", use.memory.value()}});
+    }
+    if (!jobs.empty()) entry["jobs"] = std::move(jobs);
+    gpus.push_back(std::move(entry));
   }
-  return json::serialize(
-      json::object{{"v", kVersion}, {"node", sample.node.value()}, {"gpus", std::move(gpus)}});
+  json::object whole{{"v", kVersion}, {"node", sample.node.value()}, {"gpus", std::move(gpus)}};
+  if (!sample.version.empty()) whole["version"] = sample.version;
+  return json::serialize(whole);
+}
+
+}  // namespace
+
+std::string_view own_version() { return ALIQUOT_VERSION; }
+
+Bytes foreign_memory(const GpuLoad& gpu) {
+  Bytes sum(0);
+  for (const ForeignProcess& process : gpu.foreign) sum += process.memory;
+  return sum;
+}
+
+std::string encode_sample(const NodeSample& sample) {
+  std::string text = encode(sample, true);
+  // Who has so many GPUs and jobs is told of the GPUs.
+  return text.size() <= kLongestText ? text : encode(sample, false);
 }
 
 Result<NodeSample> decode_sample(std::string_view text) {

@@ -17,24 +17,55 @@
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "base/units.hpp"
+#include "sys/fd.hpp"
 
 namespace aliquot::slurm {
 
+// A process on a GPU that belongs to no job.
+struct ForeignProcess {
+  std::int64_t pid = 0;
+  std::string user = {};  // a plain name; is_plain_name()
+  Bytes memory = {};
+  friend bool operator==(const ForeignProcess&, const ForeignProcess&) = default;
+};
+
+// What a job does on a GPU.
+struct JobUse {
+  std::int64_t job = 0;
+  Compute utilisation = {};  // time with a kernel of it running, of kWholeGpu
+  Bytes memory = {};
+  friend bool operator==(const JobUse&, const JobUse&) = default;
+};
+
 struct GpuLoad {
   std::int64_t index = 0;
-  Compute utilisation;  // time with a kernel running, of kWholeGpu
-  Bytes memory_used;
-  Bytes memory;
+  Compute utilisation = {};  // time with a kernel running, of kWholeGpu
+  Bytes memory_used = {};
+  Bytes memory = {};
+  std::vector<ForeignProcess> foreign = {};  // at most kMostForeign, the largest first
+  std::string trouble = {};                  // gpu/trouble.hpp; empty: it is well
+  std::vector<JobUse> jobs = {};             // at most kMostJobs, the largest first
   friend bool operator==(const GpuLoad&, const GpuLoad&) = default;
 };
+inline constexpr std::size_t kMostForeign = 4;
+inline constexpr std::size_t kMostJobs = 20;
+
+// What processes of no job hold of it.
+Bytes foreign_memory(const GpuLoad& gpu);
 
 struct NodeSample {
   NodeId node;
   std::vector<GpuLoad> gpus;
+  std::string version = {};  // of Aliquot there; empty: from an agent that does not say
   friend bool operator==(const NodeSample&, const NodeSample&) = default;
 };
 
-// {"v":1,"node":"n1","gpus":[{"index":0,"utilisation":3500,"memory_used":1,"memory":2}]}
+// The version of Aliquot that this is.
+std::string_view own_version();
+
+// {"v":1,"node":"n1","version":"1.0","gpus":[{"index":0,"utilisation":3500,"memory_used":1,
+//  "memory":2,"foreign":[{"pid":7,"user":"eve","memory":1}],"trouble":"xid79",
+//  "jobs":[{"job":7,"utilisation":1200,"memory":1}]}]}; the last three only where there are any.
 std::string encode_sample(const NodeSample& sample);
 // Refuses whatever no agent says: a name that is no host's, a GPU twice, numbers out of range.
 // Fields that it does not know are from a newer agent, and skipped.
@@ -59,12 +90,9 @@ class SampleSender {
   // Returns at once. A sample that has not left yet is replaced: only the newest is of interest.
   void send(const NodeSample& sample);
 
-  // How many have left so far.
-  [[nodiscard]] std::uint64_t sent() const;
-
  private:
-  class Worker;
-  std::unique_ptr<Worker> worker_;
+  class Sending;
+  std::unique_ptr<Sending> sending_;
 };
 
 // Listens on the port, of all addresses unless `address` is one of this machine's.
@@ -73,12 +101,9 @@ class SampleReceiver {
   // Port 0 takes any free one.
   static Result<SampleReceiver> create(const std::string& address, std::uint16_t port,
                                        std::string munge_socket);
-  SampleReceiver(SampleReceiver&& other) noexcept;
-  SampleReceiver& operator=(SampleReceiver&& other) noexcept;
-  ~SampleReceiver();
 
   // To poll on.
-  [[nodiscard]] int descriptor() const { return socket_; }
+  [[nodiscard]] int descriptor() const { return socket_.get(); }
   [[nodiscard]] std::uint16_t port() const { return port_; }
 
   struct Sample {
@@ -91,9 +116,9 @@ class SampleReceiver {
   Result<std::optional<Sample>> receive();
 
  private:
-  SampleReceiver(int socket, std::uint16_t port, std::string munge_socket);
+  SampleReceiver(sys::Fd socket, std::uint16_t port, std::string munge_socket);
 
-  int socket_ = -1;
+  sys::Fd socket_;
   std::uint16_t port_ = 0;
   std::string munge_socket_;
   std::string buffer_;

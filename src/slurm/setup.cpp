@@ -1,6 +1,7 @@
 #include "slurm/setup.hpp"
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -8,7 +9,9 @@
 #include <set>
 
 #include "base/hostlist.hpp"
+#include "base/size.hpp"
 #include "base/text.hpp"
+#include "slurm/billing.hpp"
 #include "slurm/submit_lua.hpp"
 
 namespace aliquot::slurm {
@@ -107,14 +110,42 @@ std::string gres_of_node(std::string_view before, const std::vector<GpuGroup>& g
   return fmt::format("{}", fmt::join(ours, ","));
 }
 
+// Each GPU as a group of its own, of a type of its own. Its files must be as many as it has GPUs.
+Result<std::vector<GpuGroup>> slots_of(const GpuGroup& group) {
+  const auto files = TRY(expand_hostlist(group.files));
+  if (std::ssize(files) != group.count) {
+    return fail(Error::Code::invalid_argument,
+                "{}: {} files for {} GPUs: write one for each, e.g. /dev/nvidia[0-{}]",
+                format_gpu_group(group), files.size(), group.count, group.count - 1);
+  }
+  std::vector<GpuGroup> slots;
+  for (std::int64_t i = 0; i < group.count; ++i) {
+    slots.push_back({.nodes = group.nodes,
+                     .model = slot_name(group.model, i),
+                     .count = 1,
+                     .memory = group.memory,
+                     .files = files[static_cast<std::size_t>(i)]});
+  }
+  return slots;
+}
+
 using GpusByNode = std::map<std::string, std::vector<GpuGroup>>;
 
-// The groups of each node. A node that is told of now forgets what was known of it.
+// The groups of each node. A node that is told of now forgets what was known of it, but for the
+// files of GPUs that are as many as before.
 GpusByNode by_node(const std::vector<GpuGroup>& earlier, const std::vector<GpuGroup>& now) {
   GpusByNode nodes;
+  const auto files_of = [&](const GpuGroup& told, const std::string& name) {
+    for (const GpuGroup& group : earlier) {
+      const bool same = group.model == told.model && group.count == told.count;
+      if (same && std::ranges::count(group.nodes, name) > 0) return group.files;
+    }
+    return usual_files(told.count);
+  };
   const auto add = [&](const GpuGroup& group, const std::string& name) {
     GpuGroup own = group;
     own.nodes = {name};
+    if (own.files.empty()) own.files = files_of(group, name);
     nodes[name].push_back(std::move(own));
   };
   std::set<std::string> told;
@@ -151,6 +182,17 @@ std::vector<GpuGroup> gather(const GpusByNode& nodes, const Site& site) {
   return groups;
 }
 
+bool is_new_file(std::string_view text, CommentStyle style) {
+  const auto lines = lines_of_text(text);
+  return std::ranges::count(lines, std::string(style.start) + std::string(kNewFile)) > 0;
+}
+
+// The line that says so, where we make the file, or have made it before; else nothing.
+std::string new_file_line(const std::optional<std::string>& before, CommentStyle style) {
+  if (before && !is_new_file(*before, style)) return "";
+  return fmt::format("{}{}\n", style.start, kNewFile);
+}
+
 class Planner {
  public:
   Planner(const SetupInput& input, const ReadFile& read)
@@ -163,6 +205,7 @@ class Planner {
       return without_ours(text, kConf);
     }));
     TRY(know_gpus());
+    TRY(check_settings());
     table_ = make_site_table(site_, plan_.gpus, input_.settings, input_.version);
     TRY(check(table_));
     TRY(edit_slurm_conf());
@@ -180,7 +223,13 @@ class Planner {
   }
 
   void change(const std::string& path, std::optional<std::string> before, std::string after) {
-    if (before && *before == after) return;
+    // Where the site wrote something before or behind our lines, they may as well stay where they
+    // are.
+    const bool lua = path.ends_with(".lua");
+    if (before && (lua ? means_the_same_lua(*before, after)
+                       : means_the_same(*before, after, {kRemembered, kOptions}))) {
+      return;
+    }
     plan_.changes.push_back({path, std::move(before), std::move(after)});
   }
 
@@ -217,7 +266,37 @@ class Planner {
     if (plan_.gpus.empty()) {
       return fail(Error::Code::invalid_argument,
                   "no GPUs are known: run it on a node that has some, or tell them: --gpus "
-                  "'n[1-4]=h200:4:141G'");
+                  "'n[1-4]=h200:4:143156'");
+    }
+    return {};
+  }
+
+  // What only the site can tell: a gate that nobody passes, settings of a partition that is not
+  // there, a unit that leaves nothing to share.
+  Result<void> check_settings() {
+    const ShareSettings& share = input_.settings.share;
+    std::vector<std::string> names;
+    for (const SitePartition& partition : site_.partitions) names.push_back(partition.name);
+    for (const std::string& pattern : share.partitions) {
+      const auto matches = [&](const std::string& name) {
+        return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+      };
+      if (std::ranges::any_of(names, matches)) continue;
+      return fail(Error::Code::not_found,
+                  "share.partitions: no partition of {} matches {}: there are {}",
+                  input_.slurm_conf, quote(pattern), fmt::join(names, ", "));
+    }
+    for (const auto& own : share.by_partition) {
+      if (std::ranges::count(names, own.first) > 0) continue;
+      return fail(Error::Code::not_found, "[partition.{}]: {} has no such partition: there are {}",
+                  own.first, input_.slurm_conf, fmt::join(names, ", "));
+    }
+    const auto largest = std::ranges::max_element(plan_.gpus, {}, &GpuGroup::memory);
+    if (largest->memory < share.unit) {
+      return fail(Error::Code::invalid_argument,
+                  "share.unit is {} and no GPU has more than {}: with one shard each there is "
+                  "nothing to share; 1G is the usual",
+                  format_size(share.unit), format_size(largest->memory));
     }
     return {};
   }
@@ -268,9 +347,18 @@ class Planner {
       std::set<std::string> wanted;
       for (const SiteNode* node : nodes) {
         const auto gpus = nodes_.find(node->name);
-        wanted.insert(gpus == nodes_.end()
-                          ? ""
-                          : gres_of_node(node->gres, gpus->second, input_.settings.share.unit));
+        if (gpus == nodes_.end()) {
+          wanted.insert("");
+          continue;
+        }
+        std::vector<GpuGroup> groups = gpus->second;
+        if (table_.gpus_by_node.contains(node->name)) {
+          groups.clear();
+          for (const GpuGroup& group : gpus->second) {
+            for (auto& slot : TRY(slots_of(group))) groups.push_back(std::move(slot));
+          }
+        }
+        wanted.insert(gres_of_node(node->gres, groups, input_.settings.share.unit));
       }
       if (wanted.size() > 1) {
         const ConfLine& line = site_.line(place);
@@ -290,15 +378,51 @@ class Planner {
     if (!billing_) return;
     std::set<ConfPlace> done;
     for (const SitePartition& partition : site_.partitions) {
-      const auto entry = std::ranges::find(table_.partitions, partition.name, &Partition::name);
-      if (!partition.billing_weights.empty() || entry->models.empty()) continue;
+      const auto entry = std::ranges::find(table_.partitions, partition.name, &PartitionGpus::name);
+      if (entry->models.empty() || !done.insert(partition.place).second) continue;
       std::int64_t most = 1;
       for (const GpuModel& model : table_.models) {
         if (std::ranges::count(entry->models, model.name) > 0) most = std::max(most, model.shards);
       }
-      if (!done.insert(partition.place).second) continue;
-      edit.set(partition.place, "TRESBillingWeights",
-               fmt::format("GRES/gpu={},GRES/shard=1", most));
+      const auto weights = with_gpu_weights(partition.billing_weights, most);
+      if (weights) {
+        edit.set(partition.place, "TRESBillingWeights", *weights);
+      } else if (const auto bill = gpu_bill(partition.billing_weights);
+                 bill.gpu == 0 || bill.shard == 0) {
+        plan_.notes.push_back(
+            fmt::format("partition {} keeps its TRESBillingWeights={}: write both GRES/gpu and "
+                        "GRES/shard there, {} shards to a GPU",
+                        partition.name, partition.billing_weights, most));
+      }
+    }
+  }
+
+  // The lines of one type. Where a node has several, shards need the GPUs' files as well.
+  template <class Add>
+  void add_gres_lines(const GpuGroup& group, bool with_files,
+                      const std::set<std::pair<std::string, std::string>>& served, Add add) const {
+    const auto shards = group.count * shards_of(group.memory, input_.settings.share.unit);
+    const auto lines = [&](const std::string& nodes, const std::string& files) {
+      add(fmt::format("NodeName={} Name=gpu Type={} File={}", nodes, group.model, files));
+      if (with_files) {
+        add(fmt::format("NodeName={} Name=shard Type={} Count={} File={}", nodes, group.model,
+                        shards, files));
+      }
+    };
+    GpuGroup rest = group;
+    std::erase_if(rest.nodes, [&](const auto& n) { return served.contains({n, group.model}); });
+    if (group.files.find("%n") == std::string::npos) {
+      if (!rest.nodes.empty()) lines(fold_hostlist(rest.nodes), group.files);
+    } else {
+      for (const auto& node : rest.nodes) {
+        std::string files = group.files;
+        files.replace(files.find("%n"), 2, node);
+        lines(node, files);
+      }
+    }
+    if (!with_files) {
+      add(fmt::format("NodeName={} Name=shard Type={} Count={}", fold_hostlist(group.nodes),
+                      group.model, shards));
     }
   }
 
@@ -322,7 +446,9 @@ class Planner {
           std::ranges::any_of(about, [&](const auto& n) { return nodes_.contains(n); });
       if (!any) continue;
       const auto type = line.get("Type");
-      if (*name == "gpu" && type && (line.get("File") || line.get("MultipleFiles"))) {
+      const bool by_gpu = std::ranges::any_of(
+          about, [&](const auto& n) { return table_.gpus_by_node.contains(n); });
+      if (*name == "gpu" && type && !by_gpu && (line.get("File") || line.get("MultipleFiles"))) {
         for (const auto& node : about) served.emplace(node, *type);
         continue;
       }
@@ -334,35 +460,24 @@ class Planner {
       }
       edit.disable(line.first, line.count);
     }
-    std::string ours;
-    const auto add = [&](std::string_view line) {
-      ours += (ours.empty() ? "" : "\n") + std::string(line);
-    };
-    if (!gres_conf_ || is_new_file(*gres_conf_, kConf)) add("#" + std::string(kNewFile));
+    std::string ours = new_file_line(gres_conf_, kConf);
+    const auto add = [&](std::string_view line) { ours.append(line).append("\n"); };
     if (billing_ || !confine_) {
       add(fmt::format("{}{}{}", kOptions.substr(0, kOptions.size() - 1),
                       billing_ ? " --billing" : "", confine_ ? "" : " --no-confine"));
     }
     for (const GpuGroup& group : plan_.gpus) {
       add(std::string(kRemembered) + format_gpu_group(group));
-      GpuGroup rest = group;
-      std::erase_if(rest.nodes, [&](const auto& n) { return served.contains({n, group.model}); });
-      if (group.files.find("%n") == std::string::npos) {
-        if (!rest.nodes.empty()) {
-          add(fmt::format("NodeName={} Name=gpu Type={} File={}", fold_hostlist(rest.nodes),
-                          group.model, group.files));
-        }
-      } else {
-        for (const auto& node : rest.nodes) {
-          std::string files = group.files;
-          files.replace(files.find("%n"), 2, node);
-          add(fmt::format("NodeName={} Name=gpu Type={} File={}", node, group.model, files));
-        }
-      }
-      add(fmt::format("NodeName={} Name=shard Type={} Count={}", fold_hostlist(group.nodes),
-                      group.model,
-                      group.count * shards_of(group.memory, input_.settings.share.unit)));
+      GpuGroup alike = group;
+      GpuGroup named = group;
+      const auto is_named = [&](const auto& n) { return table_.gpus_by_node.contains(n); };
+      std::erase_if(alike.nodes, is_named);
+      std::erase_if(named.nodes, [&](const auto& n) { return !is_named(n); });
+      if (!alike.nodes.empty()) add_gres_lines(alike, false, served, add);
+      if (named.nodes.empty()) continue;
+      for (const GpuGroup& slot : TRY(slots_of(named))) add_gres_lines(slot, true, served, add);
     }
+    ours.pop_back();
     edit.append(ours);
     change(beside("gres.conf"), gres_conf_, edit.text());
     return {};
@@ -378,9 +493,7 @@ class Planner {
       if (line.get("ConstrainDevices")) found = line;
     }
     if (!found) {
-      const bool made = !text || is_new_file(*text, kConf);
-      edit.append(
-          fmt::format("{}ConstrainDevices=yes", made ? "#" + std::string(kNewFile) + "\n" : ""));
+      edit.append(new_file_line(text, kConf) + "ConstrainDevices=yes");
     } else if (!equals_ignoring_case(*found->get("ConstrainDevices"), "yes")) {
       edit.replace(found->first, found->count,
                    with_value(logical_text(edit.lines(), *found), "ConstrainDevices", "yes"));
@@ -400,35 +513,42 @@ class Planner {
       return {};
     }
     ConfEdit edit(own, kConf);
-    const bool made = !text || is_new_file(*text, kConf);
     // optional: a plugin that does not load must never keep slurmd from starting.
     const AgentSettings& agent = input_.settings.agent;
-    const std::string timeout = agent.patience == AgentSettings().patience
-                                    ? ""
-                                    : fmt::format(" timeout={}", agent.patience * 1'000);
-    edit.append(fmt::format("{}optional {} socket={} without={}{}{}",
-                            made ? "#" + std::string(kNewFile) + "\n" : "", input_.plugin,
-                            agent.socket, agent.without, timeout, partitions_of_slurm()));
+    const std::int64_t patience = patience_of(agent);
+    const std::string timeout =
+        patience == AgentSettings().patience ? "" : fmt::format(" timeout={}", patience * 1'000);
+    edit.append(fmt::format(
+        "{}optional {} socket={} without={}{}{}", new_file_line(text, kConf), input_.plugin,
+        agent.socket, agent.without, timeout,
+        partitions_of_slurm() + (table_.gpus_by_node.empty() ? "" : " several=shards")));
     change(path, text, edit.text());
     return {};
+  }
+
+  // Seconds. Where the site does not say otherwise a step is as patient as Slurm is.
+  std::int64_t patience_of(const AgentSettings& agent) const {
+    if (agent.patience != AgentSettings().patience) return agent.patience;
+    const auto slurms = parse_digits(site_.get("MessageTimeout").value_or(""));
+    return std::clamp<std::int64_t>(slurms.value_or(0), agent.patience, 600);
   }
 
   // Where sbatch, srun and salloc leave words about GPUs to Slurm; the default partition has a
   // star.
   std::string partitions_of_slurm() const {
-    const auto list = [&](std::string_view name, auto so) {
+    const auto list = [&](std::string_view name, auto matches) {
       std::vector<std::string> names;
-      for (const Partition& partition : table_.partitions) {
-        if (!so(partition)) continue;
+      for (const PartitionGpus& partition : table_.partitions) {
+        if (!matches(partition)) continue;
         names.push_back(partition.name + (partition.name == table_.default_partition ? "*" : ""));
       }
       return names.empty() ? "" : fmt::format(" {}={}", name, fmt::join(names, ","));
     };
     return list("whole",
-                [&](const Partition& partition) {
+                [&](const PartitionGpus& partition) {
                   return table_.whole_as_shards && !partition.shared && !partition.models.empty();
                 }) +
-           list("foreign", [](const Partition& partition) { return partition.foreign; });
+           list("foreign", [](const PartitionGpus& partition) { return partition.foreign; });
   }
 
   Result<void> edit_job_submit() {
@@ -442,10 +562,8 @@ class Planner {
     const std::string path = beside("job_submit.lua");
     const auto text = TRY(read_if_there(read_, path));
     ConfEdit edit(without_ours(text.value_or(""), kLua), kLua);
-    const bool made = !text || is_new_file(*text, kLua);
-    edit.insert(
-        end_of_lua(edit.lines()),
-        fmt::format("{}dofile(\"{}\")", made ? "--" + std::string(kNewFile) + "\n" : "", ours));
+    edit.insert(end_of_lua(edit.lines()),
+                fmt::format("{}dofile(\"{}\")", new_file_line(text, kLua), ours));
     change(path, text, edit.text());
     if (table_.whole_as_shards) {
       plan_.notes.push_back(
@@ -483,14 +601,6 @@ class Planner {
                     fold_hostlist(others), fold_hostlist(others)));
   }
 
- public:
-  static bool is_new_file(std::string_view text, CommentStyle style) {
-    const std::string mark = std::string(style.start) + std::string(kNewFile);
-    const auto lines = lines_of_text(text);
-    return std::ranges::find(lines, mark) != lines.end();
-  }
-
- private:
   const SetupInput& input_;
   const ReadFile& read_;
   Site site_;
@@ -525,7 +635,7 @@ Result<SetupPlan> plan_undo(const std::string& slurm_conf, const ReadFile& read)
     const auto text = TRY(read_if_there(read, path));
     if (!text || !has_ours(*text, style)) continue;
     std::string own = without_ours(*text, style);
-    const bool remove = own.empty() && Planner::is_new_file(*text, style);
+    const bool remove = own.empty() && is_new_file(*text, style);
     plan.changes.push_back(
         {path, text, remove ? std::optional<std::string>{} : std::optional(std::move(own))});
   }

@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "slurm/settings.hpp"
 #include "slurm/site.hpp"
+#include "slurm/site_settings.hpp"
 
 namespace aliquot::slurm {
 
 struct SetupInput {
   std::string slurm_conf = {};
-  Settings settings = {};
+  SiteSettings settings = {};
   SlurmVersion version = {};
   std::vector<GpuGroup> gpus = {};  // those told now; earlier ones are remembered in gres.conf
   std::string plugin = {};          // aliquot_spank.so; empty: not installed here

@@ -11,8 +11,8 @@
 #include <filesystem>
 
 #include "base/text.hpp"
-#include "node/file.hpp"
-#include "node/process.hpp"
+#include "sys/fd.hpp"
+#include "sys/file.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -31,7 +31,7 @@ bool trusted(uid_t owner, const std::string& slurm_user) {
 Result<fs::path> real_path(const std::string& path) {
   std::error_code error;
   const fs::path real = fs::weakly_canonical(path, error);
-  if (error) return node::system_error(error.value(), "cannot find", path);
+  if (error) return sys::system_error(error.value(), "cannot find", path);
   return real;
 }
 
@@ -52,12 +52,12 @@ Result<void> put(const fs::path& path, const std::string& text) {
     return fail(Error::Code::failed_state, "{} is not a plain file", quote(path.string()));
   }
   const mode_t mode = there ? old.st_mode & 07777U : 0644U;
-  TRY(node::write_whole(path, text, mode, true));
+  TRY(sys::write_whole(path, text, mode, true));
   if (there && (old.st_uid != ::geteuid() || old.st_gid != ::getegid())) {
-    const node::Fd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    const sys::Fd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
     if (!file || ::fchown(file.get(), old.st_uid, old.st_gid) != 0 ||
         ::fchmod(file.get(), mode) != 0) {
-      return node::system_error(errno, "cannot give its owner back to", path);
+      return sys::system_error(errno, "cannot give its owner back to", path);
     }
   }
   return {};
@@ -67,7 +67,7 @@ Result<void> put(const fs::path& path, const std::string& text) {
 
 Result<std::string> read_conf_file(const std::string& path) {
   const fs::path real = TRY(real_path(path));
-  return node::read_whole(real, kLargestConf);
+  return sys::read_whole(real, kLargestConf);
 }
 
 Result<void> check_path(const std::string& path, const std::string& slurm_user) {
@@ -78,7 +78,7 @@ Result<void> check_path(const std::string& path, const std::string& slurm_user) 
     struct stat status {};
     if (::lstat(at.c_str(), &status) != 0) {
       if (errno == ENOENT && at == real) return {};  // a file that is yet to be made
-      return node::system_error(errno, "cannot look at", at);
+      return sys::system_error(errno, "cannot look at", at);
     }
     const bool sticky = S_ISDIR(status.st_mode) && (status.st_mode & S_ISVTX) != 0;
     if (!trusted(status.st_uid, slurm_user)) {
@@ -108,12 +108,12 @@ Result<std::string> apply_plan(const SetupPlan& plan, const std::string& backups
     }
   }
   if (::mkdir(backups.c_str(), 0700) != 0 && errno != EEXIST) {
-    return node::system_error(errno, "cannot make", backups);
+    return sys::system_error(errno, "cannot make", backups);
   }
   if (::geteuid() == 0) TRY(check_path(backups, slurm_user));
   fs::path kept = fs::path(backups) / now_text();
   for (int i = 2; ::mkdir(kept.c_str(), 0700) != 0; ++i) {
-    if (errno != EEXIST || i > 100) return node::system_error(errno, "cannot make", kept);
+    if (errno != EEXIST || i > 100) return sys::system_error(errno, "cannot make", kept);
     kept = fs::path(backups) / fmt::format("{}.{}", now_text(), i);
   }
   for (const FileChange& change : plan.changes) {
@@ -121,14 +121,14 @@ Result<std::string> apply_plan(const SetupPlan& plan, const std::string& backups
     const auto name = fs::path(change.path).relative_path().string();
     std::string flat = name;
     for (char& c : flat) c = c == '/' ? '%' : c;
-    TRY(node::write_whole(kept / flat, *change.before, 0600, true));
+    TRY(sys::write_whole(kept / flat, *change.before, 0600, true));
   }
   for (const FileChange& change : plan.changes) {
     const fs::path real = TRY(real_path(change.path));
     if (change.after) {
       TRY(put(real, *change.after));
     } else if (::unlink(real.c_str()) != 0 && errno != ENOENT) {
-      return node::system_error(errno, "cannot remove", real);
+      return sys::system_error(errno, "cannot remove", real);
     }
     // slurmctld looks at the time of this file alone.
     if (real.filename() == "aliquot_submit.lua") {

@@ -7,6 +7,8 @@
 #include <map>
 
 #include "slurm/check.hpp"
+#include "slurm/samples.hpp"
+#include "slurm/setup_advice.hpp"
 #include "slurm/submit_lua.hpp"
 
 namespace aliquot::slurm {
@@ -65,7 +67,7 @@ TEST(Setup, WritesEveryPiece) {
   EXPECT_THAT(files["/s/slurm.conf"], HasSubstr("# was: GresTypes=gpu\nGresTypes=gpu,mps,shard\n"));
   const std::string& conf = files["/s/slurm.conf"];
   EXPECT_THAT(conf, HasSubstr("TaskPlugin=task/affinity,task/cgroup\n"));
-  EXPECT_THAT(conf, HasSubstr("NodeName=n[1-4] CPUs=64 Gres=gpu:h200:4,shard:h200:560,nic:2\n"));
+  EXPECT_THAT(conf, HasSubstr("NodeName=n[1-4] CPUs=64 Gres=gpu:h200:4,shard:h200:480,nic:2\n"));
   EXPECT_THAT(conf, HasSubstr("\nJobSubmitPlugins=lua\n"));
   EXPECT_THAT(conf, HasSubstr("\nSelectType=select/cons_tres\n"));
   EXPECT_THAT(conf, HasSubstr("\nAccountingStorageTRES=gres/gpu,gres/shard\n"));
@@ -73,7 +75,7 @@ TEST(Setup, WritesEveryPiece) {
   EXPECT_THAT(conf, Not(HasSubstr("TRESBillingWeights")));
   EXPECT_THAT(files["/s/gres.conf"],
               HasSubstr("NodeName=n[1-4] Name=gpu Type=h200 File=/dev/nvidia[0-3]\n"
-                        "NodeName=n[1-4] Name=shard Type=h200 Count=560\n"));
+                        "NodeName=n[1-4] Name=shard Type=h200 Count=480\n"));
   EXPECT_THAT(files["/s/cgroup.conf"], HasSubstr("\nConstrainDevices=yes\n"));
   EXPECT_THAT(files["/s/plugstack.conf"],
               HasSubstr("\noptional /lib/aliquot_spank.so socket=/run/aliquot/agent.sock "
@@ -95,9 +97,87 @@ TEST(Setup, NewerSlurmSpreadsSharesAndBillsThemOnRequest) {
   from.billing = true;
   carry_out(files, planned(from, files));
   EXPECT_THAT(files["/s/slurm.conf"], HasSubstr("SelectTypeParameters=CR_Core,LL_SHARED_GRES\n"));
-  EXPECT_THAT(files["/s/slurm.conf"],
-              HasSubstr("Default=YES TRESBillingWeights=GRES/gpu=140,GRES/shard=1\n"));
+  EXPECT_THAT(
+      files["/s/slurm.conf"],
+      HasSubstr("Default=YES TRESBillingWeights=CPU=1.0,GRES/gpu=120000,GRES/shard=1000\n"));
   EXPECT_THAT(files["/s/slurm.conf"], HasSubstr("\nPartitionName=cpus Nodes=cpu1\n"));
+}
+
+TEST(Setup, BillsBesideWhatTheSiteBills) {
+  Files files{
+      {"/s/slurm.conf", std::string(kConf) +
+                            "PartitionName=a Nodes=n1 TRESBillingWeights=\"CPU=1.0,Mem=0.25G\"\n"
+                            "PartitionName=b Nodes=n1 TRESBillingWeights=CPU=1.0,GRES/gpu=8\n"}};
+  auto from = input();
+  from.billing = true;
+  const auto plan = planned(from, files);
+  carry_out(files, plan);
+  EXPECT_THAT(files["/s/slurm.conf"],
+              HasSubstr("TRESBillingWeights=CPU=1.0,Mem=0.25G,GRES/gpu=120000,GRES/shard=1000\n"));
+  EXPECT_THAT(files["/s/slurm.conf"], HasSubstr("TRESBillingWeights=CPU=1.0,GRES/gpu=8\n"));
+  EXPECT_THAT(plan.notes, testing::Contains(HasSubstr(
+                              "partition b keeps its TRESBillingWeights=CPU=1.0,GRES/gpu=8: write "
+                              "both GRES/gpu and GRES/shard there, 120 shards to a GPU")));
+}
+
+TEST(Setup, WhatTheSiteWritesAroundOurLinesChangesNothing) {
+  Files files{{"/s/slurm.conf", kConf}};
+  carry_out(files, planned(input(), files));
+  files["/s/slurm.conf"] += "# a comment\n\nSlurmctldDebug=info\n";
+  files["/s/gres.conf"] += "# another\nNodeName=cpu1 Name=nic Count=1\n";
+  files["/s/job_submit.lua"] += "\n-- a third\n";
+  files["/s/plugstack.conf"] += "optional /lib/other.so\n";
+  EXPECT_TRUE(planned(input(), files).changes.empty());
+  // What counts in place of ours does.
+  files["/s/slurm.conf"] += "JobSubmitPlugins=throttle\n";
+  files["/s/job_submit.lua"] += "function slurm_job_submit() return 0 end\n";
+  EXPECT_EQ(planned(input(), files).changes.size(), 2U);
+  auto other = input();  // as many shards, and other GPUs
+  other.gpus[0].memory = mib(143700);
+  files = {{"/s/slurm.conf", kConf}};
+  carry_out(files, planned(input(), files));
+  EXPECT_EQ(planned(other, files).changes.front().path, "/s/gres.conf");
+}
+
+TEST(Setup, ShowsTheSitesTableAndNotTheCode) {
+  Files files{{"/s/slurm.conf", kConf}};
+  const auto plan = planned(input(), files);
+  const auto shown = preview(plan, false);
+  EXPECT_THAT(shown, HasSubstr("+  overcommit = 10000"));
+  EXPECT_THAT(shown, HasSubstr("lines of code, the same on every site: --all shows them)\n"));
+  EXPECT_LT(std::ranges::count(shown, '\n'), 120);
+  EXPECT_THAT(shown, Not(HasSubstr("+function slurm_job_submit")));
+  EXPECT_GT(std::ranges::count(preview(plan, true), '\n'), 500);
+}
+
+TEST(Setup, AsksForNoMoreThanIsNeeded) {
+  Files files{{"/s/slurm.conf", kConf}};
+  std::string& conf = files["/s/slurm.conf"];
+  conf.replace(conf.find("Nodes=ALL"), 9, "Nodes=n[1-4]");
+  const auto first = planned(input(), files);
+  EXPECT_THAT(what_to_restart(first), HasSubstr("restart slurmctld and then every slurmd"));
+  carry_out(files, first);
+  auto from = input();
+  from.settings.share.reservations = {"course_*"};
+  EXPECT_EQ(what_to_restart(planned(from, files)),
+            "Nothing is to be restarted. slurmctld reads the Lua with the next job.");
+  EXPECT_EQ(preview(planned(from, files), false).find("lines of code"), std::string::npos);
+  from.settings.share.partitions = {"cpus"};
+  EXPECT_THAT(what_to_restart(planned(from, files)), HasSubstr("copy plugstack.conf"));
+  from = input();
+  from.billing = true;
+  EXPECT_THAT(what_to_restart(planned(from, files)), HasSubstr("'scontrol reconfigure': nothing"));
+}
+
+TEST(Setup, UndoSaysWhomItHits) {
+  SlurmJob waits{.id = 7, .state = "PENDING", .admin_comment = "aliquot: --gpu-mem=8G"};
+  SlurmJob runs{.id = 8, .state = "RUNNING", .tres_per_node = "gres:shard:h200:7"};
+  SlurmJob other{.id = 9, .state = "PENDING", .tres_per_node = "gres:gpu:1"};
+  EXPECT_EQ(hit_by_undo({other}), std::nullopt);
+  EXPECT_EQ(hit_by_undo({waits, other, runs}),
+            "1 waiting job(s) with a part of a GPU (7) would start without one, or never: scancel "
+            "them first, to be submitted again; 1 running job(s) (8) would no longer be held to "
+            "their part: let them end first");
 }
 
 TEST(Setup, ASecondTimeChangesNothingAndRemembersTheGpus) {
@@ -148,7 +228,7 @@ TEST(Setup, IncludedFilesAreEditedWhereTheyAre) {
       {"/s/nodes.conf", "NodeName=n[1-4] CPUs=64 \\\n Weight=3\nPartitionName=p Nodes=n[1-4]\n"}};
   carry_out(files, planned(input(), files));
   EXPECT_THAT(files["/s/nodes.conf"],
-              HasSubstr("NodeName=n[1-4] CPUs=64  Weight=3 Gres=gpu:h200:4,shard:h200:560\n"));
+              HasSubstr("NodeName=n[1-4] CPUs=64  Weight=3 Gres=gpu:h200:4,shard:h200:480\n"));
 }
 
 TEST(Setup, DevicesOfEachNodeMayHaveTheirOwnNames) {
@@ -176,12 +256,23 @@ TEST(Setup, SaysWhatItCannotDo) {
   EXPECT_EQ(complaint(from), "/s/slurm.conf has no line NodeName=x9: add it, or name another node");
   from.gpus.clear();
   EXPECT_THAT(complaint(from), HasSubstr("no GPUs are known"));
+  from = input();
+  from.settings.share.by_partition["nosuch"] = {};
+  EXPECT_EQ(complaint(from),
+            "[partition.nosuch]: /s/slurm.conf has no such partition: there are main, cpus");
   Files without = {{"/s/slurm.conf", "NodeName=n[1-4]\n"}};
   from = input();
   from.billing = true;
   const auto billed = plan_setup(from, reader(without));
   ASSERT_FALSE(billed);
   EXPECT_THAT(billed.error().message, HasSubstr("--billing needs slurmdbd"));
+  from = input();
+  from.settings.share.partitions = {"ma*", "nope"};
+  EXPECT_EQ(complaint(from),
+            "share.partitions: no partition of /s/slurm.conf matches 'nope': there are main, cpus");
+  from = input();
+  from.settings.share.unit = gib(1024);
+  EXPECT_THAT(complaint(from), HasSubstr("share.unit is 1T and no GPU has more than 14"));
   files["/s/aliquot_submit.lua"] = "-- the site's own\n";
   EXPECT_EQ(complaint(input()), "/s/aliquot_submit.lua is there and not ours: move it away");
 }
@@ -191,15 +282,43 @@ TEST(Setup, GpusAreTold) {
   ASSERT_TRUE(group) << group.error().message;
   EXPECT_EQ(group->nodes, (std::vector<std::string>{"n1", "n2"}));
   EXPECT_EQ(group->memory, gib(141));
-  EXPECT_EQ(group->files, "/dev/nvidia[0-3]");
+  EXPECT_EQ(group->files, "") << "not told";
+  EXPECT_EQ(usual_files(4), "/dev/nvidia[0-3]");
   EXPECT_EQ(parse_gpu_group(format_gpu_group(*group), ""), *group);
   EXPECT_EQ(parse_gpu_group("h200:4:150754820096", "here")->memory, mib(143771));
   EXPECT_EQ(parse_gpu_group("h200:1:143771", "here")->nodes, std::vector<std::string>{"here"});
-  EXPECT_EQ(parse_gpu_group("h200:1:143771", "here")->files, "/dev/nvidia0");
-  for (const auto* bad : {"", "h200", "h200:4", "h200:0:1G", "h200:4:x", "=h200:4:1G", "h 2:4:1G",
-                          "n[=h200:4:1G", "h200:4:1G:relative", "h200:65:1G", "h200:4:0"}) {
+  EXPECT_EQ(usual_files(1), "/dev/nvidia0");
+  for (const auto* bad :
+       {"", "h200", "h200:4", "h200:0:1G", "h200:4:x", "=h200:4:1G", "h 2:4:1G", "n[=h200:4:1G",
+        "h200:4:1G:relative", "h200:65:1G", "h200:4:0", "h200:4:500M"}) {
     EXPECT_FALSE(parse_gpu_group(bad, "here")) << bad;
   }
+  const auto complaint = [](const char* text) {
+    return parse_gpu_group(text, "n").error().message;
+  };
+  EXPECT_THAT(complaint("foo"), HasSubstr("COUNT is 1 to 64: write [NODES=]MODEL:COUNT:MEMORY"));
+  // An example that is right for the card it names.
+  EXPECT_THAT(complaint("foo"), HasSubstr("e.g. n[1-4]=h200:4:143156"));
+  EXPECT_THAT(complaint("n[1-4]=h200:4:141"), HasSubstr("141M is no GPU's memory; a number alone"));
+  EXPECT_THAT(complaint("h200:4:141G:/dev/nvidia[0-1]"), HasSubstr("4 GPUs and 2 files"));
+  EXPECT_TRUE(parse_gpu_group("h200:3:141G:/dev/nvidia[0-1],/dev/nvidia3", "n"));
+}
+
+TEST(Setup, FilesStayWhenOnlyMemoryIsTold) {
+  Files files{{"/s/slurm.conf", kConf}};
+  auto from = input();
+  from.gpus = {*parse_gpu_group("n[1-4]=h200:4:141G:/x/%n/nvidia[0-3]", "")};
+  carry_out(files, planned(from, files));
+  from.gpus = {*parse_gpu_group("n1=h200:4:143156", "")};
+  const auto remembered = [&] {
+    std::string all;
+    for (const auto& group : planned(from, files).gpus) all += format_gpu_group(group) + "\n";
+    return all;
+  };
+  EXPECT_THAT(remembered(), HasSubstr("n1=h200:4:150109945856B:/x/%n/nvidia[0-3]\n"));
+  // Other GPUs have other files.
+  from.gpus = {*parse_gpu_group("n[1-4]=h200:2:143156", "")};
+  EXPECT_THAT(remembered(), HasSubstr("n[1-4]=h200:2:150109945856B:/dev/nvidia[0-1]\n"));
 }
 
 TEST(Setup, VersionsAreRead) {
@@ -225,7 +344,7 @@ TEST(Site, KnowsItsPartitionsModels) {
   EXPECT_EQ(table.partitions[0].models, std::vector<std::string>{"h200"});
   EXPECT_EQ(table.partitions[1].models, std::vector<std::string>{"t4"});
   EXPECT_EQ(table.partitions[2].models, (std::vector<std::string>{"h200", "t4"}));
-  EXPECT_EQ(table.models[0].shards, 140);
+  EXPECT_EQ(table.models[0].shards, 120);
   EXPECT_EQ(table.models[0].most_per_node, 4);
   EXPECT_FALSE(table.whole_as_shards);
 }
@@ -238,18 +357,33 @@ TEST(Site, KnowsWhereSharesCanBeAndWhoseTheGpusAre) {
                "PartitionName=cpu Nodes=d1\n"}};
   const auto site = read_site("/s/slurm.conf", reader(files));
   ASSERT_TRUE(site) << site.error().message;
-  Settings settings;
+  SiteSettings settings;
   settings.share.partitions = {"op*"};
   const auto table = make_site_table(*site, {{{"a1", "a2", "b1"}, "h200", 4, gib(140), "/dev/x"}},
                                      settings, {22, 5, 8});
   std::vector<std::string> shared;
   std::vector<std::string> foreign;
-  for (const Partition& partition : table.partitions) {
+  for (const PartitionGpus& partition : table.partitions) {
     if (partition.shared) shared.push_back(partition.name);
     if (partition.foreign) foreign.push_back(partition.name);
   }
   EXPECT_EQ(shared, (std::vector<std::string>{"open", "beside"}));
   EXPECT_EQ(foreign, std::vector<std::string>{"theirs"});
+}
+
+TEST(Setup, AStepIsAsPatientAsSlurm) {
+  auto from = input();
+  const auto plugstack = [&](const std::string& line) {
+    Files files{{"/s/slurm.conf", kConf + line}};
+    const auto plan = plan_setup(from, reader(files));
+    if (!plan) return plan.error().message;
+    carry_out(files, *plan);
+    return files["/s/plugstack.conf"];
+  };
+  EXPECT_THAT(plugstack("MessageTimeout=10\n"), Not(HasSubstr("timeout=")));
+  EXPECT_THAT(plugstack("MessageTimeout=60\n"), HasSubstr(" timeout=60000\n"));
+  from.settings.agent.patience = 5;
+  EXPECT_THAT(plugstack("MessageTimeout=60\n"), HasSubstr(" timeout=5000\n"));
 }
 
 TEST(Setup, TellsThePluginWhichPartitionsAreSlurmsOwn) {
@@ -302,7 +436,7 @@ TEST(SlurmCheck, AFreshSetupIsWellAndAMissingOneIsNot) {
 TEST(SlurmCheck, NamesIllNodesAndStaleSamples) {
   SlurmNode well{.name = "n1",
                  .state = "IDLE",
-                 .gres = "gpu:h200:4,shard:h200:560",
+                 .gres = "gpu:h200:4,shard:h200:480",
                  .extra = "aliquot:0=0%/0M",
                  .weight = 1003};
   SlurmNode drained = well;
@@ -321,8 +455,57 @@ TEST(SlurmCheck, NamesIllNodesAndStaleSamples) {
   }
   EXPECT_EQ(all,
             "ok slurmctld: answers: 3 nodes\n"
-            "FAIL node n2: IDLE+DRAIN: gres/shard count too low\n"
-            "FAIL balancer: no fresh samples of n3\n");
+            "fail node n2: IDLE+DRAIN: gres/shard count too low\n"
+            "fail balancer: no fresh samples of n3\n");
+}
+
+TEST(SlurmCheck, FindsSilentNodesOtherVersionsAndNobodyHeard) {
+  const SlurmNode well{.name = "n1",
+                       .state = "IDLE",
+                       .gres = "gpu:h200:4,shard:h200:560",
+                       .extra = "aliquot:0=0%/0M",
+                       .weight = 1003};
+  SlurmNode silent = well;
+  silent.name = "n2";
+  silent.state = "IDLE*";
+  SlurmNode other = well;
+  other.name = "n3";
+  other.extra = "aliquot:0=0%/0M/1M,v=0.0.7";
+  const std::vector<SlurmNode> nodes{well, silent, other};
+  const auto texts = [&](const std::vector<GpuGroup>& gpus) {
+    std::string all;
+    for (const Check& check : check_cluster(nodes, std::vector<SlurmPartition>{}, {}, gpus)) {
+      all += fmt::format("{} {}: {}\n", to_string(check.level), check.name, check.finding);
+    }
+    return all;
+  };
+  EXPECT_EQ(texts({{{"n1", "n2", "n3"}, "h200", 4, gib(140), "/dev/x"}}),
+            fmt::format("ok slurmctld: answers: 3 nodes\n"
+                        "fail slurmd: that of n2 does not answer slurmctld\n"
+                        "warn versions: Aliquot 0.0.7 on n3, {} on the controller\n"
+                        "ok balancer: hears 3 nodes\n",
+                        own_version()));
+  EXPECT_THAT(texts({}), HasSubstr("fail balancer: there is no node that shares its GPUs"));
+}
+
+TEST(SlurmCheck, TakesTheAgentsWordForItsGpus) {
+  const auto here = [](std::string_view version) {
+    return read_agent("n1", "/s",
+                      fmt::format("{{\"version\":\"{}\",\"node\":\"n1\",\"jobs\":0,\"gpus\":[{{"
+                                  "\"model\":\"h200\",\"memory\":7}}]}}",
+                                  version));
+  };
+  EXPECT_EQ(here(own_version()).check.level, Check::Level::ok);
+  EXPECT_EQ(here(own_version()).devices->front().gpu.memory, Bytes(7));
+  EXPECT_EQ(here(own_version()).devices->front().gpu.model, "h200");
+  EXPECT_EQ(here("0.0.7").check.level, Check::Level::warn);
+  EXPECT_EQ(read_agent("n1", "/s", "nonsense").devices, std::nullopt);
+}
+
+TEST(SlurmCheck, FindsOurPluginInThePlugstack) {
+  EXPECT_EQ(plugin_of("# optional /a/aliquot_spank.so\noptional /b/x.so\n"), "");
+  EXPECT_EQ(plugin_of("optional /b/x.so\noptional /a/aliquot_spank.so socket=/s\n"),
+            "/a/aliquot_spank.so");
 }
 
 TEST(SlurmCheck, ComparesGpusWithGresConf) {
@@ -332,8 +515,13 @@ TEST(SlurmCheck, ComparesGpusWithGresConf) {
   const std::vector<GpuGroup> gpus{{{"n1"}, "h200", 2, mib(143771), "/dev/x"}};
   EXPECT_EQ(check_gpus("n1", {device, device}, gpus).level, Check::Level::ok);
   EXPECT_EQ(check_gpus("n1", {device}, gpus).finding, "gres.conf says 2 h200, there are 1 h200");
-  device.gpu.memory = mib(81559);
-  EXPECT_EQ(check_gpus("n1", {device, device}, gpus).level, Check::Level::fail);
+  device.gpu.memory = mib(143771) - Bytes(65536);
+  EXPECT_EQ(check_gpus("n1", {device, device}, gpus).level, Check::Level::ok);
+  device.gpu.memory = mib(81559) + Bytes(65536);
+  const auto less = check_gpus("n1", {device, device}, gpus);
+  EXPECT_EQ(less.level, Check::Level::fail);
+  EXPECT_EQ(less.finding, "gres.conf gives each h200 143771 MiB, but there are 81559");
+  EXPECT_EQ(less.cure, "aliquot slurm setup --gpus 'n1=h200:2:81559' --apply");
 }
 
 // Any site: set up twice is once, and undone is as before.

@@ -11,6 +11,7 @@
 #include "base/hostlist.hpp"
 #include "base/size.hpp"
 #include "base/text.hpp"
+#include "slurm/plain_name.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -164,18 +165,34 @@ class Reader {
   std::vector<std::pair<std::size_t, std::string>> partition_nodes_;
 };
 
-// Whether shares are given in it by its name.
+// Whether the settings allow shares in this partition.
 bool is_open(const SitePartition& partition, const std::vector<std::string>& patterns) {
   return patterns.empty() || std::ranges::any_of(patterns, [&](const std::string& pattern) {
            return fnmatch(pattern.c_str(), partition.name.c_str(), 0) == 0;
          });
 }
 
-bool is_model(std::string_view text) {
-  return !text.empty() && std::ranges::all_of(text, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_' || c == '.';
-  });
+// Each GPU of the nodes with shares is a type of its own, and with that of all nodes that are in a
+// partition with one of them.
+void name_gpus(const Site& site, const std::vector<GpuGroup>& gpus, std::set<std::string> named,
+               SiteTable& table) {
+  for (std::size_t before = 0; before != named.size();) {
+    before = named.size();
+    for (const SitePartition& partition : site.partitions) {
+      if (std::ranges::any_of(partition.nodes, [&](const auto& n) { return named.contains(n); }))
+        named.insert(partition.nodes.begin(), partition.nodes.end());
+    }
+  }
+  for (const GpuGroup& group : gpus) {
+    for (const auto& node : group.nodes) {
+      if (named.contains(node)) table.gpus_by_node[node].push_back({group.model, group.count});
+    }
+  }
+  for (std::size_t i = 0; i < site.partitions.size(); ++i) {
+    for (const auto& node : site.partitions[i].nodes) {
+      if (table.gpus_by_node.contains(node)) table.partitions[i].nodes.push_back(node);
+    }
+  }
 }
 
 }  // namespace
@@ -260,7 +277,7 @@ Result<GpuGroup> parse_gpu_group(std::string_view text, const std::string& here)
   GpuGroup group;
   const auto bad = [&](std::string_view why) {
     return fail(Error::Code::invalid_argument,
-                "{}: {}: write [NODES=]MODEL:COUNT:MEMORY[:FILES], e.g. n[1-4]=h200:4:141G",
+                "{}: {}: write [NODES=]MODEL:COUNT:MEMORY[:FILES], e.g. n[1-4]=h200:4:143156",
                 quote(text), why);
   };
   std::string_view rest = text;
@@ -279,10 +296,10 @@ Result<GpuGroup> parse_gpu_group(std::string_view text, const std::string& here)
     parts.push_back(rest.substr(0, colon));
     rest = colon == std::string_view::npos ? std::string_view{} : rest.substr(colon + 1);
   }
-  if (!is_model(parts[0])) return bad("a model is letters, digits, '-', '_' and '.'");
+  if (!is_plain_name(parts[0])) return bad("a model is letters, digits, '-', '_' and '.'");
   group.model = std::string(parts[0]);
   const auto count = parse_digits(parts[1]);
-  if (!count || *count < 1 || *count > 64) return bad("1 to 64 GPUs");
+  if (!count || *count < 1 || *count > 64) return bad("COUNT is 1 to 64");
   group.count = *count;
   constexpr std::int64_t kNoGpuHas = 1LL << 30;  // MiB
   if (const auto bytes = parse_digits(parts[2]); bytes && *bytes >= kNoGpuHas) {
@@ -293,15 +310,26 @@ Result<GpuGroup> parse_gpu_group(std::string_view text, const std::string& here)
     group.memory = *memory;
   }
   if (group.memory < mib(1)) return bad("how much memory has each?");
-  group.files =
-      rest.empty()
-          ? (group.count == 1 ? "/dev/nvidia0" : fmt::format("/dev/nvidia[0-{}]", group.count - 1))
-          : std::string(rest);
+  if (group.memory < gib(1)) {
+    return bad(fmt::format("{} is no GPU's memory; a number alone is in MiB, with G in GiB",
+                           format_size(group.memory)));
+  }
+  group.files = std::string(rest);
+  if (rest.empty()) return group;
   if (!group.files.starts_with('/') ||
       group.files.find_first_of(" \t\n\"'#;\\$") != std::string::npos) {
     return bad("files are a full path such as /dev/nvidia[0-3]");
   }
+  const auto files = expand_hostlist(group.files);
+  if (!files) return bad(files.error().message);
+  if (std::ssize(*files) != group.count) {
+    return bad(fmt::format("{} GPUs and {} files", group.count, files->size()));
+  }
   return group;
+}
+
+std::string usual_files(std::int64_t count) {
+  return count == 1 ? "/dev/nvidia0" : fmt::format("/dev/nvidia[0-{}]", count - 1);
 }
 
 std::string format_gpu_group(const GpuGroup& group) {
@@ -310,7 +338,7 @@ std::string format_gpu_group(const GpuGroup& group) {
 }
 
 SiteTable make_site_table(const Site& site, const std::vector<GpuGroup>& gpus,
-                          const Settings& settings, const SlurmVersion& version) {
+                          const SiteSettings& settings, const SlurmVersion& version) {
   SiteTable table;
   table.unit = settings.share.unit;
   table.overcommit = settings.share.overcommit;
@@ -344,7 +372,7 @@ SiteTable make_site_table(const Site& site, const std::vector<GpuGroup>& gpus,
   };
   for (const SitePartition& partition : site.partitions) {
     const std::set<std::string> nodes(partition.nodes.begin(), partition.nodes.end());
-    Partition entry{.name = partition.name, .models = {}, .shared = any(partition, shared)};
+    PartitionGpus entry{.name = partition.name, .models = {}, .shared = any(partition, shared)};
     for (const GpuGroup& group : gpus) {
       const bool has =
           std::ranges::any_of(group.nodes, [&](const auto& n) { return nodes.contains(n); });
@@ -353,8 +381,13 @@ SiteTable make_site_table(const Site& site, const std::vector<GpuGroup>& gpus,
       }
     }
     entry.foreign = entry.models.empty() && any(partition, with_gpus);
+    const auto own = settings.share.by_partition.find(partition.name);
+    if (own != settings.share.by_partition.end()) entry.share = own->second;
     if (partition.is_default) table.default_partition = partition.name;
     table.partitions.push_back(std::move(entry));
+  }
+  if (table.whole_as_shards && settings.share.placement == "aliquot") {
+    name_gpus(site, gpus, shared, table);
   }
   return table;
 }

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "slurm/booking.hpp"
 #include "slurm/conf_text.hpp"
-#include "slurm/settings.hpp"
+#include "slurm/site_settings.hpp"
+#include "slurm/site_table.hpp"
 #include "slurm/slurm_version.hpp"
 
 namespace aliquot::slurm {
@@ -86,17 +86,19 @@ struct GpuGroup {
   std::string model;
   std::int64_t count = 0;
   Bytes memory;       // of one
-  std::string files;  // "/dev/nvidia[0-3]"; %n: the node's name
+  std::string files;  // "/dev/nvidia[0-3]"; %n: the node's name; empty: not told
   friend bool operator==(const GpuGroup&, const GpuGroup&) = default;
 };
 
-// `n[1-4]=h200:4:141G:/dev/nvidia[0-3]`; the nodes are `here` where there are none, the files
-// /dev/nvidia0 and on. Memory is a size (bare: MiB), or bytes where the number is beyond any GPU.
+// `n[1-4]=h200:4:143156:/dev/nvidia[0-3]`; the nodes are `here` where there are none. Memory is a
+// size (bare: MiB), or bytes where the number is beyond any GPU.
 Result<GpuGroup> parse_gpu_group(std::string_view text, const std::string& here);
+// /dev/nvidia0 and on.
+std::string usual_files(std::int64_t count);
 std::string format_gpu_group(const GpuGroup& group);
 
 // What job_submit.lua needs to know: the models that the partitions have, and the settings.
 SiteTable make_site_table(const Site& site, const std::vector<GpuGroup>& gpus,
-                          const Settings& settings, const SlurmVersion& version);
+                          const SiteSettings& settings, const SlurmVersion& version);
 
 }  // namespace aliquot::slurm

@@ -12,6 +12,8 @@ struct SlurmVersion {
   friend auto operator<=>(const SlurmVersion&, const SlurmVersion&) = default;
 };
 
+// The first with gres/shard.
+inline constexpr SlurmVersion kOldest{22, 5, 0};
 // The first Slurm that never puts a whole-GPU job on a GPU that holds shards.
 inline constexpr SlurmVersion kMixingFixed{23, 11, 5};
 // The first with SelectTypeParameters=LL_SHARED_GRES.

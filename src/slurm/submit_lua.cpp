@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/text.hpp"
-#include "slurm/settings.hpp"
+#include "slurm/site_settings.hpp"
 #include "slurm/submit_lua_text.hpp"
 
 namespace aliquot::slurm {
@@ -36,7 +36,7 @@ std::string list_of(const std::vector<std::string>& texts) {
 }
 
 // The models of a partition, as the table of models spells them.
-std::vector<std::string> spelled(const SiteTable& site, const Partition& partition) {
+std::vector<std::string> spelled(const SiteTable& site, const PartitionGpus& partition) {
   std::vector<std::string> names;
   for (const auto& model : site.models) {
     if (std::ranges::any_of(partition.models, [&](const auto& name) {
@@ -73,14 +73,34 @@ std::string make_submit_lua(const SiteTable& site) {
   for (const auto& partition : site.partitions) {
     add("    [{}] = {},\n", lua_string(partition.name), list_of(spelled(site, partition)));
   }
-  const auto add_those = [&](std::string_view name, bool (*so)(const Partition&)) {
+  const auto add_those = [&](std::string_view name, bool (*matches)(const PartitionGpus&)) {
     add("  }},\n  {} = {{\n", name);
     for (const auto& partition : site.partitions) {
-      if (so(partition)) add("    [{}] = true,\n", lua_string(partition.name));
+      if (matches(partition)) add("    [{}] = true,\n", lua_string(partition.name));
     }
   };
-  add_those("unshared", [](const Partition& partition) { return !partition.shared; });
-  add_those("foreign", [](const Partition& partition) { return partition.foreign; });
+  add("  }},\n  units = {{ -- of partitions that have their own\n");
+  for (const auto& partition : site.partitions) {
+    if (partition.share == PartitionShare{}) continue;
+    const auto own = units_in(site, partition.name);
+    add("    [{}] = {{ overcommit = {}, mps_per_gpu = {}, shards_per_gpu = {} }},\n",
+        lua_string(partition.name), own.overcommit, own.mps_per_gpu, own.shards_per_gpu);
+  }
+  add("  }},\n  nodes = {{ -- where each GPU is a type of its own\n");
+  for (const auto& [node, groups] : site.gpus_by_node) {
+    add("    [{}] = {{", lua_string(node));
+    for (const auto& group : groups) {
+      add(" {{ model = {}, count = {} }},", lua_string(group.model), group.count);
+    }
+    add(" }},\n");
+  }
+  add("  }},\n  partition_nodes = {{\n");
+  for (const auto& partition : site.partitions) {
+    if (partition.nodes.empty()) continue;
+    add("    [{}] = {},\n", lua_string(partition.name), list_of(partition.nodes));
+  }
+  add_those("unshared", [](const PartitionGpus& partition) { return !partition.shared; });
+  add_those("foreign", [](const PartitionGpus& partition) { return partition.foreign; });
   add("  }},\n  gates = {{\n    partitions = {},\n    accounts = {},\n    reservations = {},\n",
       list_of(site.gates.partitions), list_of(site.gates.accounts),
       list_of(site.gates.reservations));

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "slurm/booking.hpp"
+#include "slurm/site_table.hpp"
 
 namespace aliquot::slurm {
 

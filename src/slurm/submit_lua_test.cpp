@@ -9,17 +9,14 @@
 #include "base/text.hpp"
 #include "core/request_words.hpp"
 #include "slurm/lua_host_test.hpp"
-#include "slurm/settings.hpp"
+#include "slurm/site_settings.hpp"
 
 namespace aliquot::slurm {
 namespace {
 
-using test::Called;
-using test::Fields;
-using test::LuaHost;
-using test::new_site;
-using test::old_site;
+using namespace test;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // With every interpreter of this machine.
 class SubmitLua : public ::testing::TestWithParam<std::string> {
@@ -113,7 +110,7 @@ TEST_P(SubmitLua, BooksWholeGpusAsAllTheirShardsOnOldSlurm) {
   EXPECT_EQ(called_.text("tres_per_task"), "cpu:4,gres/fpga:1");
 
   EXPECT_EQ(submit({{"tres_per_node", "gres:gpu:2"}}), "gres:gpu:2 exclusive | aliquot: gpu:2");
-  EXPECT_THAT(called_.text("user"), HasSubstr("take whole nodes"));
+  EXPECT_THAT(called_.text("user"), HasSubstr("take whole nodes, all GPUs of which the job sees"));
   EXPECT_EQ(submit({{"tres_per_node", "gpu:1"}, {"partition", "mixed"}}),
             "gpu:1 exclusive | aliquot: gpu:1");
   // What our words cannot say, Slurm's can.
@@ -148,6 +145,15 @@ TEST_P(SubmitLua, RefusesInASentence) {
   EXPECT_EQ(submit({{"tres_per_node", "gpu:2"}}, {gpu_share("25%")}),
             "2072: --gres='gpu:2' asks for whole GPUs and --gpu-share for a part of one: drop "
             "--gpu-share, or write --gpus=1 for a share");
+  EXPECT_EQ(
+      submit({{"tres_per_node", "gpu:0"}}, {gpu_mem("8G")}),
+      "2072: --gres='gpu:0' asks for no GPU, another option for a part of one: write only one "
+      "of them");
+  EXPECT_EQ(submit({}, {gpu_share("25%"), "ALIQUOT_GPUS_PER_NODE=2"}),
+            "2072: 2 parts of GPUs on a node are not possible: ask for one, or for whole GPUs");
+  EXPECT_EQ(submit({}, {gpu_share("25%"), "ALIQUOT_GPUS_PER_NODE=x y"}),
+            "2072: --gpus-per-node='x y': 'x y' is neither a count nor a GPU model: write a number "
+            "such as 2, or a model and a number");
   EXPECT_EQ(submit({{"tres_per_node", "gpu:b200:1"}}),
             "2072: there is no GPU of model 'b200' in the partition 'main': write one of h200");
   EXPECT_EQ(submit({{"tres_per_node", "gpu:5"}}),
@@ -211,6 +217,14 @@ TEST_P(SubmitLua, LeavesOtherGpusToSlurm) {
   EXPECT_EQ(submit({{"partition", "cpu"}}, {gpu_share("25%")}),
             "2072: the GPUs of the partition 'cpu' are not shared: write --gres, as the site says, "
             "or --partition");
+  // Slurm 22.05 dies of what starts without what it was submitted with.
+  for (const char* empty : {"", "gres:"}) {
+    EXPECT_EQ(
+        modify({{"tres_per_node", empty},
+                {"partition", "mixed"},
+                {"record.tres_per_node", "gres:shard:7"}}),
+        "2072: this version of Slurm cannot take a job's GPUs away: cancel it and submit it anew");
+  }
   // Nobody comes to the shares by a way around.
   EXPECT_EQ(modify({{"partition", "mixed"}, {"record.tres_per_node", "gres:gpu:1"}}),
             "2072: the job's GPUs are booked otherwise here: cancel it and submit it anew");
@@ -366,6 +380,31 @@ TEST_P(SubmitLua, BooksAnewWhatIsChangedOnNewSlurm) {
   EXPECT_EQ(with({{"partition", "main"}}), " | ");
   EXPECT_THAT(with({{"account", "bio"}}), HasSubstr("the accounts phys only"));
   EXPECT_EQ(modify({{"account", "bio"}}), " | ");
+}
+
+TEST_P(SubmitLua, EveryChangePassesTheGates) {
+  NEED_LUA();
+  for (auto site : {old_site(), new_site()}) {
+    site.gates = {{"main"}, {"phys"}, {"course_*"}};
+    load(site);
+    const auto with = [&](Fields fields) {
+      const Fields record{{"record.admin_comment", "aliquot: mps:25"},
+                          {"record.tres_per_node", "gres:shard:35"},
+                          {"record.account", "phys"},
+                          {"record.resv_name", "course_ml"},
+                          {"record.partition", "main"}};
+      fields.insert(record.begin(), record.end());
+      return modify(fields);
+    };
+    EXPECT_EQ(with({{"reservation", "course_x"}}), " | ");
+    EXPECT_THAT(with({{"reservation", ""}}), StartsWith("2052: parts of a GPU are given in the "));
+    EXPECT_THAT(with({{"reservation", "seminar"}}), StartsWith("2052: "));
+    EXPECT_THAT(with({{"account", ""}}), StartsWith("2045: "));
+    EXPECT_EQ(with({{"account", ""}, {"default_account", "phys"}}), " | ");
+    EXPECT_THAT(with({{"account", "bio"}, {"reservation", "course_x"}}), StartsWith("2045: "));
+    EXPECT_THAT(with({{"partition", "mixed"}}), StartsWith("2002: "));
+    EXPECT_EQ(with({{"qos", "high"}}), " | ") << "nothing of a gate";
+  }
 }
 
 TEST_P(SubmitLua, HostileNamesStayNames) {

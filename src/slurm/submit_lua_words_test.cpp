@@ -3,22 +3,20 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "base/text.hpp"
 #include "core/request_words.hpp"
+#include "slurm/booking_model_test.hpp"
 #include "slurm/lua_host_test.hpp"
-#include "slurm/settings.hpp"
+#include "slurm/site_settings.hpp"
 #include "slurm/submit_lua.hpp"
 
 namespace aliquot::slurm {
 namespace {
 
-using test::Called;
-using test::Fields;
-using test::LuaHost;
-using test::new_site;
-using test::old_site;
+using namespace test;
 
 class SubmitLuaWords : public ::testing::TestWithParam<std::string> {};
 
@@ -31,8 +29,19 @@ int between(int from, int to) {
   return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange(from, to));
 }
 
+// Any letter with any ending, most often one that is known: a unit that only one side accepts comes
+// up here.
+std::string any_unit() {
+  const std::string known = "kmgtpb";
+  const int letter =
+      between(0, 3) == 0 ? 'a' + between(0, 26) : known[static_cast<std::size_t>(between(0, 6))];
+  const std::string unit(1, static_cast<char>(letter - (between(0, 2) == 0 ? 0 : 'a' - 'A')));
+  return unit + *rc::gen::element<std::string>("", "", "", "b", "B", "ib", "iB", "i", "k");
+}
+
 std::string any_number() {
   if (between(0, 10) != 0) return std::to_string(between(0, 130));
+  if (between(0, 3) == 0) return std::to_string(between(0, 10)) + any_unit();
   return *rc::gen::element<std::string>("", "-1", "1.5", "x", "9223372036854775807", "007", "1e3",
                                         "18446744073709551616", "4503599627370496", "8K", "1p",
                                         "0x10", " 1", "25%");
@@ -73,9 +82,16 @@ std::string any_size() {
     return *rc::gen::element<std::string>("", "0", "8X", "50%", "-1G", "1.0000000001G", "8 G",
                                           ".5G", "5.G", "1.5B", "99999999T", "8388608T", "1..5G");
   }
-  std::string text = std::to_string(between(0, 160));
-  if (between(0, 2) == 0) text += "." + std::to_string(between(0, 1'000'000));
-  return text + *rc::gen::element<std::string>("G", "g", "GiB", "gb", "M", "K", "", "T", "B", "k");
+  const bool bare = between(0, 8) == 0;  // M may be left out
+  const std::string unit = bare ? "M" : any_unit();
+  const auto place = std::string("bkmgtp").find(to_lower(unit).front());
+  const int power = place == std::string::npos ? 30 : 10 * static_cast<int>(place);
+  // Mostly about as much as a GPU has, whatever the unit: a unit that only one side knows must not
+  // be refused for its amount.
+  const double amount = between(0, 160) + between(0, 100) / 100.0;
+  const double number = between(0, 4) == 0 ? amount : std::ldexp(amount, 30 - power);
+  const int decimals = power > 30 ? between(3, 10) : between(0, 2) == 0 ? between(1, 8) : 0;
+  return fmt::format("{:.{}f}{}", number, decimals, bare ? "" : unit);
 }
 
 std::string any_share() {
@@ -96,7 +112,12 @@ SiteTable any_lua_site() {
   if (*rc::gen::arbitrary<bool>()) site.models.front().memory = gib(41);
   site.mps_per_gpu = *rc::gen::element<std::int64_t>(100, 7, 999'983);
   for (auto& model : site.models) model.shards = shards_of(model.memory, unit);
-  for (auto& partition : site.partitions) partition.shared = *rc::gen::arbitrary<bool>();
+  for (auto& partition : site.partitions) {
+    partition.shared = *rc::gen::arbitrary<bool>();
+    if (*rc::gen::arbitrary<bool>()) partition.share.overcommit = kWholeGpu * 3;
+    if (*rc::gen::arbitrary<bool>()) partition.share.mps_per_gpu = 80;
+    if (*rc::gen::arbitrary<bool>()) partition.share.shards_per_gpu = 5;
+  }
   site.partitions.back().foreign = *rc::gen::arbitrary<bool>();
   return site;
 }
@@ -154,7 +175,7 @@ bool may_mix(const SiteTable& site, const std::string& partitions) {
   if (!site.whole_as_shards) return false;
   const std::string named = partitions.empty() ? site.default_partition : partitions;
   return std::ranges::any_of(split(named, ','), [&](const auto& name) {
-    const auto found = std::ranges::find(site.partitions, name, &Partition::name);
+    const auto found = std::ranges::find(site.partitions, name, &PartitionGpus::name);
     return found == site.partitions.end() || found->shared;
   });
 }

@@ -33,6 +33,9 @@ refuses() { # status, text, arguments…
   grep -qF -- "$text" errors
 }
 
+# The command must fail. A line that begins with ! would not end the test.
+refute() { ! "$@"; }
+
 replay() { "$aliquot" sim replay --nodes nodes.csv --pods pods.csv "$@"; }
 
 @test "version and help" {
@@ -162,7 +165,7 @@ CSV
   replay --policy best-fit,fgd --seeds 1-5 --order published --json | results | sed "s|\"order\": \"[a-z]*\"||" >published
   replay --policy best-fit,fgd --seeds 1-5 --order own --json | results | sed "s|\"order\": \"[a-z]*\"||" >own
   replay --policy best-fit,fgd --seeds 1-5 --json | results | sed "s|\"order\": \"[a-z]*\"||" >default
-  ! cmp -s published own
+  refute cmp -s published own
   cmp own default
   refuses 2 "no order 'publishd'; did you mean 'published'?" sim replay --order publishd
   refuses 2 "--order published goes without --scale" sim replay --order published --scale 2
@@ -278,8 +281,8 @@ bad_pod() {
   "$aliquot" sim generate --nodes e --pods f --seed 4 --nodes-count 50 --pods-count 300
   cmp a c
   cmp b d
-  ! cmp -s a e
-  ! cmp -s b f
+  refute cmp -s a e
+  refute cmp -s b f
   [ "$(wc -l <a)" -eq 51 ]
   [ "$(wc -l <b)" -eq 301 ]
   run "$aliquot" sim replay --nodes a --pods b --policy fgd --seeds 1
@@ -288,9 +291,9 @@ bad_pod() {
 
 @test "the knobs of the generator" {
   "$aliquot" sim generate --nodes n --pods p --share 0% --multi 0 --cpu-only 0% --spec 0%
-  ! grep -qvE '^pod-[0-9]+,[0-9]+,[0-9]+,1,1000,$' <(tail -n +2 p)
+  refute grep -qvE '^pod-[0-9]+,[0-9]+,[0-9]+,1,1000,$' <(tail -n +2 p)
   "$aliquot" sim generate --nodes n --pods p --cpu-only 100% --share 0 --multi 0
-  ! grep -qvE ',0,0,$' <(tail -n +2 p)
+  refute grep -qvE ',0,0,$' <(tail -n +2 p)
   refuses 2 "more than 100 %" sim generate --nodes n --pods p --share 80% --multi 30%
   refuses 2 "--share '150%'" sim generate --nodes n --pods p --share 150%
   refuses 2 "--seed '-1'" sim generate --nodes n --pods p --seed=-1

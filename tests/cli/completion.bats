@@ -55,6 +55,16 @@ walk() { # WORD…
   offers "partition" aliquot scontrol show p
 }
 
+@test "Slurm's commands are completed, too: those that the program lists" {
+  local name
+  for name in $("$ALIQUOT_BIN/aliquot" --help | sed -n "/^Slurm's commands/,/^$/s/^  \([a-z]*\) .*/\1/p"); do
+    echo "$name"
+    complete -p "$name"
+    listed+=" $name"
+  done
+  [ "$listed" = " sbatch srun salloc scancel squeue sinfo scontrol sacct seff" ]
+}
+
 @test "values" {
   offers "on off" aliquot setup preload o
   offers "h200 h100" aliquot slurm sandbox up --model h

@@ -42,6 +42,24 @@ load helper
   [ -z "$(squeue -h)" ]
 }
 
+@test "a job that ends after it was listed is no error" {
+  start_engine
+  id=$(sbatch --parsable -o /dev/null --wrap "$until_go")
+  # The question comes after the list: the job ends before the answer.
+  mkfifo answer
+  { scancel -i --me <answer >asked.txt 2>said.txt && echo 0 >status || echo "$?" >status; } 3>&- &
+  exec 7>answer
+  eventually grep -q "job_id=$id " asked.txt
+  go
+  eventually ended "$id"
+  echo y >&7
+  exec 7>&-
+  eventually test -s status
+  [ "$(cat status)" = 0 ]
+  [ ! -s said.txt ]
+}
+ended() { [[ -z $(squeue -h -j "$1") ]]; }
+
 @test "cancelled together, none starts because another one went" {
   [[ $ENGINE == local ]] || skip "how the controller schedules is its own"
   start_engine

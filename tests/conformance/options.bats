@@ -4,6 +4,8 @@ load helper
 @test "an ambiguous abbreviation" {
   run_case sbatch_abbrev 'sbatch --wr true --err=/dev/null --out=/dev/null --gr=gpu:1 --cpus-per-t=2'
   run_case sbatch_ambiguous 'sbatch --mem-p=3 --wrap true'
+  run squeue --j
+  [[ $output == *"option '--j' is ambiguous; possibilities: '--jobs' '--json'"* ]]
 }
 
 @test "an unknown option, on the command line and in the script" {

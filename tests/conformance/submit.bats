@@ -48,6 +48,23 @@ load helper
   [[ $(normalise <err.txt) =~ ^"sbatch: Job @ID@ to start at @TIME@ using "[0-9]+" processors on nodes "[^\ ]+" in partition "[^\ ]+$ ]]
 }
 
+@test "--test-only says so where nobody knows when" {
+  [[ $ENGINE == local ]] || skip "Slurm takes a year for it"
+  start_engine
+  sbatch -o /dev/null --gres=gpu:4 --wrap 'sleep 100'
+  eventually job_is_running
+  run sbatch --test-only --gres=gpu:1 sleep.sh
+  [[ $output == "sbatch: Job "*" would wait, nobody knows until when: jobs without a time limit hold what it needs" ]]
+  local id
+  id=$(sbatch --parsable --array=1-2 --gres=gpu:1 sleep.sh)
+  run "$ALIQUOT_BIN/aliquot" why "$(squeue -h -o %i -t PD)"
+  [[ $status == 0 && ${lines[0]} == "job ${id}_[1-2] is PENDING (Resources)" ]]
+  [[ $output == *"When it can start is not known"* ]]
+  run "$ALIQUOT_BIN/aliquot" why "${id}_[7-8]"
+  [[ $output == "aliquot: there is no job ${id}_[7-8]" ]]
+}
+job_is_running() { [[ $(squeue -h -o %t) == R ]]; }
+
 @test "--wait has the job's exit code; 1 for a signal; 0 for a failed step" {
   start_engine
   run_case wait_exit3 "sbatch -o /dev/null -W -J ex3 --wrap 'exit 3'"

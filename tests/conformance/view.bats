@@ -132,6 +132,7 @@ state_is() { [[ $(squeue -h -j "$1" -t all -o %T) == "$2" ]]; }
   [[ $output == "aliquotd is already running (pid "*"): --simulate t4:1 is for the next: 'aliquot down' first" ]]
   run sinfo -h -o %G
   [ "$output" = gpu:h100:2 ]
+  [[ $("$ALIQUOT_BIN/aliquot" doctor) == *"free for the queue's state in $work/state"* ]]
   run "$ALIQUOT_BIN/aliquot" down
   [ "$status" -eq 0 ]
   [[ $output == "stopped aliquotd"* ]]

@@ -109,5 +109,21 @@ TEST_F(FindGrantTest, OnlyItsOwnersWordCounts) {
   EXPECT_EQ(find(), "");
 }
 
+TEST_F(FindGrantTest, AContainerHasItsGrantAtAFixedPlace) {
+  const auto here = [&](uid_t owner = ::geteuid()) {
+    char folder[ALIQUOT_PATH_BYTES] = {};
+    return find_grant_here((root_ / "grant").c_str(), owner, folder, sizeof folder)
+               ? std::string(folder)
+               : std::string();
+  };
+  EXPECT_EQ(here(), "");
+  fs::create_directory(root_ / "grant");
+  ASSERT_EQ(::chmod((root_ / "grant").c_str(), 0755), 0);
+  EXPECT_EQ(here(), (root_ / "grant").string());
+  EXPECT_EQ(here(::geteuid() + 1), "");
+  ASSERT_EQ(::chmod((root_ / "grant").c_str(), 0777), 0);
+  EXPECT_EQ(here(), "");
+}
+
 }  // namespace
 }  // namespace aliquot::enforce::test

@@ -1,12 +1,10 @@
-// What users of such libraries suffered (facts/interposing.md), one test each, and what a process
-// may do to itself: fork, exec, be killed, close all its descriptors.
+// What users of other libraries of this kind have reported as bugs, one test each; and what a
+// process may do to itself: fork, exec, be killed, close all its descriptors.
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -334,40 +332,6 @@ TEST(Process, taken_for_dead_touches_nobody_elses_slot_and_is_counted_again) {
   (void)victim.tell("alloc 3000000");
   EXPECT_EQ(job.charged(), 2 * kContext + kGiB + 4 * kMiB);
   EXPECT_EQ(job.usage().slots[1].pid, victim.pid());
-}
-
-TEST(Process, says_hello_to_the_daemon) {
-  Machine machine("h200:1");
-  Job job(machine, {{0, 2 * kGiB}});
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string path = job.folder() + "/hello";
-  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
-  std::strncpy(job.limits().socket, path.c_str(), sizeof job.limits().socket - 1);
-  job.limits().flags |= ALIQUOT_FLAG_REGISTER;
-  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  const int on = 1;
-  ASSERT_EQ(setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on), 0);
-  ASSERT_EQ(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  Victim victim(&job);
-  ASSERT_EQ(victim.tell("init"), 0);
-  aliquot_hello hello{};
-  char control[CMSG_SPACE(sizeof(ucred))];
-  iovec piece{&hello, sizeof hello};
-  msghdr message{};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  ASSERT_EQ(recvmsg(fd, &message, MSG_DONTWAIT), static_cast<ssize_t>(sizeof hello));
-  EXPECT_EQ(hello.magic, ALIQUOT_USAGE_MAGIC);
-  EXPECT_EQ(hello.job, 7U);
-  EXPECT_EQ(hello.pid, victim.pid());
-  EXPECT_EQ(job.usage().slots[hello.slot].pid, victim.pid());
-  ucred credentials{};
-  std::memcpy(&credentials, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof credentials);
-  EXPECT_EQ(credentials.pid, victim.pid());
-  close(fd);
 }
 
 TEST(Process, without_a_grant_runs_bare) {

@@ -1,7 +1,7 @@
 // #SBATCH lines: whatever the script holds, they are read or refused, and what is read is an
 // option.
-#include "cli/slurm/options.hpp"
-#include "cli/slurm/script.hpp"
+#include "cli/jobs/script.hpp"
+#include "cli/option_set.hpp"
 #include "fuzz.hpp"
 
 using namespace aliquot;
@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::require(words.error().status == 255 || !words.error().message.empty());
     return 0;
   }
-  cli::OptionSet options(cli::Submitter::sbatch);
+  cli::OptionSet options(cli::SlurmCommand::sbatch);
   for (const auto& word : *words) {
     const auto set = options.set(word.name, word.value, cli::Source::script);
     if (set) {

@@ -1,4 +1,4 @@
-#include "core/ledger.hpp"
+#include "sim/ledger_text.hpp"
 
 #include "fuzz.hpp"
 
@@ -20,13 +20,13 @@ Cluster cluster() {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  auto ledger = Ledger::restore(cluster(), fuzz::as_text(data, size));
+  auto ledger = sim::parse_ledger(cluster(), fuzz::as_text(data, size));
   fuzz::require_one_line(ledger);
   if (!ledger) return 0;
 
-  const std::string text = ledger->serialise();
-  const auto again = Ledger::restore(cluster(), text);
-  fuzz::require(again.has_value() && again->serialise() == text);
+  const std::string text = sim::format_ledger(*ledger);
+  const auto again = sim::parse_ledger(cluster(), text);
+  fuzz::require(again.has_value() && sim::format_ledger(*again) == text);
   for (NodeIndex node = 0; node < ledger->cluster().size(); ++node) {
     for (const GpuState& state : ledger->cluster().gpus(node)) {
       fuzz::require(state.memory_free >= Bytes(0) && state.compute_free >= Compute(0));

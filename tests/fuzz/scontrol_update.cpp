@@ -1,9 +1,9 @@
 // The words after `scontrol update`, a line each, and the times of sacct -S.
-#include "cli/view/scontrol_update.hpp"
+#include "cli/control/scontrol_update.hpp"
 
 #include "api/json.hpp"
 #include "base/text.hpp"
-#include "cli/view/accounting_time.hpp"
+#include "cli/moment.hpp"
 #include "cli/view/job_text.hpp"
 #include "fuzz.hpp"
 
@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } else {
     fuzz::require(!update.error().message.empty());
   }
-  fuzz::require_one_line(cli::parse_accounting_time(text, now));
+  fuzz::require_one_line(cli::parse_moment(text, now, cli::Tense::past));
   cli::array_elements(text);
   return 0;
 }

@@ -1,11 +1,11 @@
 // The parsers behind single options: moments, signals, job ids, --export, --multi-prog, file names.
+#include "base/output_path.hpp"
 #include "base/text.hpp"
-#include "cli/slurm/export.hpp"
-#include "cli/slurm/file_pattern.hpp"
-#include "cli/slurm/job_ids.hpp"
-#include "cli/slurm/moment.hpp"
-#include "cli/slurm/multi_prog.hpp"
-#include "cli/slurm/options.hpp"
+#include "cli/jobs/export.hpp"
+#include "cli/jobs/job_ids.hpp"
+#include "cli/jobs/multi_prog.hpp"
+#include "cli/moment.hpp"
+#include "cli/option_set.hpp"
 #include "fuzz.hpp"
 
 using namespace aliquot;
@@ -32,9 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::require(variable.find('=') != variable.npos);
   }
   fuzz::require_one_line(cli::parse_multi_prog(text, 4));
-  cli::FileNames names;
-  names.job_name = "a/b";
-  const auto path = cli::expand_file_pattern(text, names);
+  const auto path = expand_pattern(text, {.job = JobId(7), .job_name = "a/b", .step = 0});
   fuzz::require(path.size() <= text.size() * 12);
   return 0;
 }

@@ -28,8 +28,7 @@ void print_queue(std::string_view format, std::string_view sort, bool by_name) {
 void print_node(std::string_view format, bool by_name) {
   const auto cluster = cli::samples::cluster();
   using Listing = cli::Listing<cli::NodeRow>;
-  const auto listing = by_name ? Listing::of_names(cli::sinfo_fields(), format)
-                               : Listing::of_letters(cli::sinfo_fields(), format);
+  const auto listing = Listing::of(cli::sinfo_fields(), format, by_name);
   fuzz::require_one_line(listing);
   if (!listing) return;
   const auto text =

@@ -21,12 +21,34 @@ ask() {
   [[ $(grep -ciE 'permission denied|not permitted' <<<"$output") -ge 3 ]]
 }
 
+# in_job OPTION… -- SCRIPT: what it says, in a job with these options.
+in_job() {
+  local options=()
+  while [[ $1 != -- ]]; do options+=("$1"); shift; done
+  as games sbatch --wait -o "$SANDBOX/out/in-job" -n4 "${options[@]}" --wrap "$2" >/dev/null || true
+  output=$(<"$SANDBOX/out/in-job")
+}
+
 @test "a step cannot ask for more than its job has" {
-  run as games sbatch --wait -o "$SANDBOX/out/more" --gpu-mem=4G --wrap 'srun --gpu-mem=64G aliquot-load --grow --json'
-  [[ $(number allocated "$SANDBOX/out/more") -le $((4 * gib)) ]]
-  run as games sbatch --wait -o "$SANDBOX/out/more" --gpu-mem=4G --wrap 'srun --gres=shard:99 aliquot-load --grow --json'
-  got=$(number allocated "$SANDBOX/out/more")
-  [[ -z $got || $got -le $((4 * gib)) ]]
+  in_job --gpu-mem=4G -- 'srun -n1 --gpu-mem=64G true; srun -n1 --gres=gpu:1 true; srun -n1 --gres=shard:9 true'
+  [[ $output == *"--gpu-mem=64G is more than its job has (--gpu-mem=4G)"*"gpu:1 is more than its job has"*"in the same words"* ]]
+  in_job --gres=mps:25 -- 'srun -n1 --gres=mps:30 true; srun -n1 --gres=mps:25 echo all'
+  [[ $output == *"mps:30 is more than its job has (mps:25)"*all* ]]
+}
+
+@test "a step has what it asks for of its job's share, beside others, and gives it back" {
+  load='aliquot-load --grow --step 256M --seconds 0.5 --busy 5% --json'
+  # Each goes on once the other one is there.
+  meet="touch $SANDBOX/out/side-\$0; for ((i = 0; i < 600; i++)); do [[ -e $SANDBOX/out/side-\$((3 - \$0)) ]] && exec $load; sleep 0.1; done"
+  in_job --gpu-mem=20G -- "for i in 1 2; do srun --exact -n1 --gpu-mem=8G bash -c '$meet' \$i & done; wait
+    srun -n1 --gres=none aliquot-load --mem 1G --seconds 0.1; $load"
+  mapfile -t got < <(sed -n 's/.*"allocated":\([0-9]*\).*/\1/p' <<<"$output")
+  [[ ${#got[@]} -eq 3 && $output == *"no device"* ]]
+  for i in 0 1; do ((got[i] > 7 * gib - gib / 2 && got[i] <= 8 * gib)); done
+  ((got[2] > 19 * gib - gib / 2 && got[2] <= 20 * gib))
+  in_job --gpu-mem=20G -- 'aliquot-load --mem 16G --seconds 60 --busy 1% & sleep 1; srun --exact -n1 --gpu-mem=8G true; kill %1'
+  [[ $output == *"the step's 8192 MiB are not free"* ]]
+  eventually nothing_held
 }
 
 @test "an environment of one's own does not raise the limit" {

@@ -69,9 +69,9 @@ setup() { need_sandbox; }
   run ! as games srun -p theirs --gpu-mem=8G true
   [[ $output == *"the GPUs of the partition 'theirs' are not shared"* ]]
   # There the node agent is not missed.
-  pkill -STOP -f "aliquot-agent.*$SANDBOX/n3/" || true
+  kill -STOP "$(agent_pid n3)"
   run -0 --separate-stderr as games srun -p theirs --gres=gpu:1 true
-  pkill -CONT -f "aliquot-agent.*$SANDBOX/n3/" || true
+  kill -CONT "$(agent_pid n3)"
 }
 
 @test "a job does not come into the company of shares by moving" {

@@ -25,9 +25,29 @@ gib=$((1 << 30))
   [[ $got -gt $((gib / 2)) && $got -le $((3 * gib)) ]]
 }
 
-@test "a share of compute shows in the job's view" {
-  run -0 as games srun --gpu-share=25% bash -c 'echo $CUDA_VISIBLE_DEVICES; nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits'
-  [[ ${lines[0]} == GPU-* ]]
+@test "a share of compute is held beside a neighbour that takes the rest" {
+  # Both compute without a pause, on one GPU. Without limits each would get half of it.
+  script="echo \$CUDA_VISIBLE_DEVICES; $until_go; aliquot-load --mem 1G --seconds 5 --json"
+  # From 23.11 on Slurm spreads shares over the GPUs of a node: here the other three are taken.
+  small=$(submit games "$script" --gpu-share=20% -w n1)
+  eventually has_state "$small" RUNNING
+  others=()
+  for _ in 1 2 3; do others+=("$(submit games "sleep 600" --gpu-share=100% -w n1)"); done
+  for job in "${others[@]}"; do eventually has_state "$job" RUNNING; done
+  large=$(submit news "$script" --gpu-share=80% -w n1)
+  eventually has_state "$large" RUNNING
+  scancel "${others[@]}"
+  go
+  eventually has_state "$small" COMPLETED
+  eventually has_state "$large" COMPLETED
+  cat "$SANDBOX/out/$small" "$SANDBOX/out/$large"
+  gpu=$(head -1 "$SANDBOX/out/$small")
+  [[ $gpu == GPU-* && $(head -1 "$SANDBOX/out/$large") == "$gpu" ]]
+  # Memory follows in proportion.
+  total=$(number total "$SANDBOX/out/$small")
+  [[ $((total * 4 / gib)) -eq $(($(number total "$SANDBOX/out/$large") / gib)) ]]
+  done_small=$(number iterations "$SANDBOX/out/$small") done_large=$(number iterations "$SANDBOX/out/$large")
+  [[ $done_small -gt 0 && $done_large -gt $((done_small * 2)) && $done_large -lt $((done_small * 8)) ]]
 }
 
 @test "a whole GPU is not limited" {

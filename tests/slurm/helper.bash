@@ -109,3 +109,29 @@ driver() {
 healthy() { ! sinfo -h -N -o %T | grep -qvE '^(idle|mixed|allocated|completing)$'; }
 
 agent_pid() { pgrep -f "^/[^ ]*/aliquot-agent .*$SANDBOX/$1/" | head -1; }  # not the loop that restarts it
+
+# standin NODE COMMAND…: breaks a node's GPUs, and heals them.
+standin() {
+  local node=$1 place
+  shift
+  for place in "$ALIQUOT_BIN/../standin" "$ALIQUOT_BIN/../lib/aliquot/standin"; do
+    [[ -x $place/aliquot-standin-ctl ]] || continue
+    ALIQUOT_STANDIN_STATE=$SANDBOX/$node/run/standin "$place/aliquot-standin-ctl" "$@"
+    return
+  done
+}
+
+# foreign NODE BUSY [MEMORY]: a process outside of Slurm computes on a node's GPU, until end_foreign.
+foreign_loads=()
+foreign() {
+  local standin=$ALIQUOT_BIN/../standin
+  [[ -d $standin ]] || standin=$ALIQUOT_BIN/../lib/aliquot/standin
+  ALIQUOT_STANDIN_STATE=$SANDBOX/$1/run/standin LD_LIBRARY_PATH=$standin \
+    aliquot-load --mem "${3:-1G}" --seconds 600 --busy "$2" >/dev/null 2>&1 </dev/null 3>&- &
+  foreign_loads+=($!)
+}
+end_foreign() {
+  local pid
+  for pid in "${foreign_loads[@]}"; do kill "$pid" 2>/dev/null || true; done
+  foreign_loads=()
+}

@@ -1,5 +1,5 @@
-# A node whose agent is away, hung or unable loses no job and takes no more of them until it is well; an agent that
-# comes before the driver waits for it.
+# A node whose agent is away, hung or unable loses no job and takes no more of them until it is well; a slurmctld that
+# does not answer keeps nobody waiting; an agent that comes before the driver waits for it.
 bats_require_minimum_version 1.5.0
 load helper
 
@@ -8,7 +8,11 @@ teardown_file() { stop_sandbox; }
 setup() { need_sandbox; }
 teardown() {
   local node
+  end_foreign
   [[ -z ${SANDBOX:-} ]] || for node in n1 n2 n3; do kill -CONT "$(agent_pid "$node")" 2>/dev/null || true; done
+  [[ -z ${SANDBOX:-} ]] || kill -CONT "$(controller_pid)" 2>/dev/null || true
+  # What one case leaves behind when it fails is not the next one's failure.
+  [[ -z ${SANDBOX:-} || -n ${own_sandbox:-} ]] || standin n3 heal 0 || true
   if [[ -n ${own_sandbox:-} ]]; then
     pkill -f "^slurmd -D -f $SANDBOX/" || true
     stop_sandbox
@@ -22,6 +26,8 @@ silent="aliquot-agent does not answer"
 
 stop_agent() { kill -STOP "$(agent_pid "$1")"; }
 go_on() { kill -CONT "$(agent_pid "$1")"; }
+
+controller_pid() { cut -d' ' -f1 "$SANDBOX/run/slurmctld.pid"; }
 
 # Requeued jobs wait for 6 s, and machines are slow.
 patiently() {
@@ -50,6 +56,43 @@ patiently() {
   takes_jobs n1
   run -0 scontrol -o show job "$array"
   [[ $(grep -c JobState=COMPLETED <<<"$output") -eq 100 ]]
+}
+
+@test "a slurmctld that does not answer keeps no job from starting, and puts right what was given" {
+  stop_agent n2
+  job=$(submit games "touch $SANDBOX/out/early; $until_go; exec aliquot-load --grow --seconds 0.1 --busy 1% --json" \
+    -w n2 --gpu-mem=8G --gpu-share=50%)
+  eventually has_state "$job" RUNNING
+  kill -STOP "$(controller_pid)"
+  go_on n2
+  # By what slurmstepd knows, within two seconds; slurmctld would be waited for for 30.
+  for ((i = 0; i < 100; i++)); do
+    [[ ! -e $SANDBOX/out/early ]] || break
+    sleep 0.1
+  done
+  kill -CONT "$(controller_pid)"
+  [[ -e $SANDBOX/out/early ]]
+  put_right() { grep -q "job $job: slurmctld answers, and its share is put right" "$SANDBOX"/log/agent-n2*; }
+  eventually put_right
+  go
+  patiently has_state "$job" COMPLETED
+  [[ $(field "$job" Restarts) -eq 0 ]]
+  [[ $(number allocated "$SANDBOX/out/$job") -gt $((6 << 30)) && $(number allocated "$SANDBOX/out/$job") -le $((8 << 30)) ]]
+  patiently takes_jobs n2
+}
+
+@test "an array loses nothing while slurmctld and an agent are stopped" {
+  array=$(as games sbatch --parsable -o /dev/null --array=1-60 --gpu-share=50% --wrap "touch $SANDBOX/out/storm-\$SLURM_ARRAY_TASK_ID")
+  stop_agent n1
+  kill -STOP "$(controller_pid)"
+  sleep 5
+  kill -CONT "$(controller_pid)"
+  go_on n1
+  all_ran() { [[ $(ls "$SANDBOX/out" | grep -c ^storm-) -eq 60 ]]; }
+  patiently all_ran
+  completed() { [[ $(scontrol -o show job "$array" | grep -c JobState=COMPLETED) -eq 60 ]]; }
+  patiently completed
+  patiently healthy
 }
 
 @test "an administrator's drain stays" {
@@ -97,6 +140,77 @@ patiently() {
   [[ $(<"$SANDBOX/out/$job") == *"cannot hold shares"*"the job goes back to the queue"* ]]
   mv "$SANDBOX/n3/run/away" "$SANDBOX/n3/run/jobs"
   kill -9 "$(agent_pid n3)"
+  patiently has_state "$job" COMPLETED
+}
+
+@test "a GPU that breaks takes no more jobs, its jobs are told, and all goes on when it is well" {
+  job=$(submit games 'sleep 60' -w n3 --gpu-mem=4G)
+  eventually has_state "$job" RUNNING
+  its_job_is_held() { [[ $(held n3) == *"$job"* ]]; }
+  eventually its_job_is_held
+  standin n3 xid 0 79
+  broken="aliquot-agent: GPU 0 is broken: Xid 79, it has fallen off the bus"
+  eventually drained n3 "$broken"
+  told() { grep -q "GPU 0 .* which it holds, is broken: Xid 79" "$SANDBOX/out/$job"; }
+  eventually told
+  noted() { [[ $(scontrol show job "$job") == *"; broken GPU on n3"* ]]; }
+  eventually noted
+  run -0 aliquot why "$job"
+  [[ $output == *"A GPU that it held on n3 broke"* ]]
+  shown() { aliquot gpus | grep -E '^n3 +0 .*Xid 79, it has fallen off the bus'; }
+  eventually shown
+  run aliquot slurm check
+  [[ $status -eq 1 && $output == *"FAIL  gpu0 of n3"*"broken: Xid 79"* ]]
+  grep -q 'GPU 0 .* takes no more jobs: Xid 79' "$SANDBOX"/log/agent-n3*
+  scancel "$job"
+  standin n3 heal 0
+  eventually takes_jobs n3
+  run -0 as games srun -w n3 --gpu-mem=4G true
+}
+
+@test "a job that is computing when its GPU breaks, and fails of it, is told" {
+  job=$(submit games 'aliquot-load --mem 1G --seconds 100' -w n3 --gpu-mem=4G)
+  computes() { aliquot gpus --json | grep -q "\"job_id\":$job"; }
+  eventually has_state "$job" RUNNING
+  eventually computes
+  standin n3 xid 0 79
+  eventually has_state "$job" FAILED
+  [[ $(scontrol show job "$job") == *"; broken GPU on n3"* ]]
+  run -0 aliquot why "$job"
+  [[ $output == *"A GPU that it held on n3 broke"* ]]
+  standin n3 heal 0
+  eventually takes_jobs n3
+}
+
+@test "memory that processes of no job hold is not given to a share" {
+  foreign n1 0% 100G
+  heavy() { scontrol show node n1 | grep -qE 'Extra=aliquot:0=.*:root:10[0-9]{4}M'; }
+  patiently heavy
+  # Slurm itself would put it there.
+  job=$(submit games "touch $SANDBOX/out/fits" -w n1 --gpu-mem=80G)
+  patiently drained n1 "aliquot-agent: processes of no job hold memory of GPU 0 that was given to jobs"
+  patiently has_state "$job" PENDING
+  [[ $(<"$SANDBOX/out/$job") == *"processes of no job hold 10"*"the job goes back to the queue"* ]]
+  run -0 aliquot why "$job"
+  [[ $output == *"Processes of no job hold 10"*"of gpu0 on n1"* || $output == *"not to start before its time"* ]]
+  run aliquot slurm check
+  [[ $output == *"warn  gpu0 of n1"*"processes of no job hold"* ]]
+  end_foreign
+  patiently takes_jobs n1
+  patiently has_state "$job" COMPLETED
+  [[ -e $SANDBOX/out/fits ]]
+}
+
+@test "an agent without room for a grant ends nothing, and sends the job away" {
+  mount -t tmpfs -o size=64k,mode=711 none "$SANDBOX/n3/run/grants" || skip "nothing can be mounted here"
+  before=$(agent_pid n3)
+  job=$(submit games true -w n3 --gpu-mem=4G)
+  patiently drained n3 "aliquot-agent cannot hold shares"
+  eventually has_state "$job" PENDING
+  [[ $(<"$SANDBOX/out/$job") == *"cannot hold shares"*"No space left"*"the job goes back to the queue"* ]]
+  umount "$SANDBOX/n3/run/grants"
+  [[ $(agent_pid n3) == "$before" ]]
+  kill -9 "$before"
   patiently has_state "$job" COMPLETED
 }
 

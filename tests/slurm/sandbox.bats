@@ -38,6 +38,10 @@ left_behind() { # FOLDER: what is still there of its sandbox
   box up --dir "$second" --port-base "$other_ports" --nodes 1 --gpus 2 --model t4 --no-aliquot --no-db
   [ "$(on "$first" sinfo -h -o '%D %G')" = "2 gpu:h200:2,shard:h200:280" ]
   [ "$(on "$second" sinfo -h -o '%D %G')" = "1 gpu:t4:2,shard:t4:30" ]
+  # A job finds the GPUs of its node, with nobody's help.
+  run on "$first" srun -w n2 --gres=gpu:1 "$ALIQUOT_BIN/aliquot-load" --mem 1G --seconds 0 --json
+  echo "$output"
+  [[ $output == *'"device":"NVIDIA H200 (simulated)"'* ]]
   for folder in "$first" "$second"; do
     on "$folder" sbatch -D / -o /dev/null --gres=shard:1 --wrap 'setsid sleep 1000 & exec sleep 1000'
     eventually eval '[[ $(on "$folder" squeue -h -o %t) == R ]]'
@@ -120,8 +124,18 @@ left_behind() { # FOLDER: what is still there of its sandbox
 }
 
 @test "settings are handed on, and lines of slurm.conf" {
+  # A line that Slurm does not know is told as that, and at once.
+  echo "Nonsense=77" >"$BATS_TEST_TMPDIR/extra"
+  run "$sandbox" up --dir "$first" --port-base "$ports" --nodes 1 --extra "$BATS_TEST_TMPDIR/extra"
+  echo "$output"
+  [ "$status" -eq 1 ]
+  [[ $output == *"Slurm does not read $first/etc/slurm.conf, which has the lines of $BATS_TEST_TMPDIR/extra:"*"Nonsense"* ]]
+  [[ $output != *"did not come up"* ]]
+  box down --dir "$first"
   echo "SuspendTimeout=77" >"$BATS_TEST_TMPDIR/extra"
-  box up --dir "$first" --port-base "$ports" --nodes 1 --set share.overcommit=2.0 --extra "$BATS_TEST_TMPDIR/extra"
+  box up --dir "$first" --port-base "$ports" --nodes 1 --set share.overcommit=2.0 --set partition.main.overcommit=3.0 \
+    --extra "$BATS_TEST_TMPDIR/extra"
   grep -qx 'overcommit = 2.0' "$first/n1/slurm.toml"
+  grep -x -A1 '\[partition.main\]' "$first/n1/slurm.toml" | grep -qx 'overcommit = 3.0'
   on "$first" scontrol show config | grep -q 'SuspendTimeout.*77'
 }

@@ -132,6 +132,19 @@ one_gpu='[[ -n $CUDA_VISIBLE_DEVICES && $CUDA_VISIBLE_DEVICES != *,* ]] && echo 
   done
 }
 
+@test "one GPU on each of several nodes, by whichever words" {
+  export one_gpu
+  for options in "-G 2" "-n 2 --gpus-per-task=1" --gpus-per-node=1; do
+    # shellcheck disable=SC2086
+    run -0 --separate-stderr srun -N 2 $options bash -c "$one_gpu"
+    echo "srun -N 2 $options: $output $stderr"
+    [[ $output == $'one GPU\none GPU' ]]
+  done
+  # shellcheck disable=SC2016
+  run -0 --separate-stderr salloc -Q -N 2 -G 2 bash -c 'srun bash -c "$one_gpu"'
+  [[ $output == $'one GPU\none GPU' ]]
+}
+
 @test "the site's own Lua runs first" {
   run -0 booked -J noted --gres=mps:25
   echo "$output"

@@ -1,6 +1,7 @@
 # What users see of a Slurm cluster: the same commands and words as on one machine.
 bats_require_minimum_version 1.5.0
 load helper
+load submit_helper
 
 setup_file() { start_sandbox 4 --nodes 2 --gpus 2; }
 teardown_file() { stop_sandbox; }
@@ -11,6 +12,7 @@ setup() {
 }
 teardown() {
   [[ -n ${SANDBOX_MISSING:-} ]] && return
+  end_foreign
   scancel -u games
   eventually idle
 }
@@ -34,13 +36,69 @@ keep() { # OPTION…: a job that stays
   [[ $output == *"n2/gpu0:"*",25%"* ]]
 }
 
-@test "status knows the limit of the QOS" {
+@test "status and check know what the limit of the QOS counts" {
   command -v sacctmgr >/dev/null || skip "no sacctmgr"
-  sacctmgr -i modify qos normal set MaxTRESPerUser=gres/gpu=4 >/dev/null
+  look_at_gpus
+  limit() { sacctmgr -i modify qos normal set "MaxTRESPerUser=$1" >/dev/null; }
+  limit gres/gpu=1
   run -0 as games aliquot status
-  sacctmgr -i modify qos normal set MaxTRESPerUser=gres/gpu=-1 >/dev/null
   echo "$output"
-  [[ $output == *"games: using 0/4 GPUs allowed"* ]]
+  [[ $output == *"games: using 0 of 4 GPUs (gres/gpu=1 of QOS normal counts "* ]]
+  run -0 aliquot slurm check
+  echo "$output"
+  [[ $output == *"warn  limits"*"QOS normal: MaxTRESPerUser=gres/gpu=1 counts "* ]]
+  # What it says to do helps: the second GPU waits, whole or shared, and CPUs are billed and free.
+  cure=$(grep -o 'sacctmgr modify qos normal .*' <<<"$output")
+  [ "$cure" = "sacctmgr modify qos normal set MaxTRESPerUser=billing=$((all * 1000 + 999))" ]
+  ${cure/sacctmgr/sacctmgr -i} >/dev/null
+  run -0 as games aliquot status
+  [[ $output == *"games: using 0/1 GPUs allowed"* ]]
+  run -0 aliquot slurm check
+  [[ $output == *"ok    limits"* ]]
+  first=$(keep --gres=gpu:1)
+  eventually has_state "$first" RUNNING
+  second=$(keep --gres=gpu:1)
+  third=$(keep --gpu-share=10%)
+  cpus=$(keep -c 30)
+  eventually has_state "$cpus" RUNNING
+  eventually waits_for "$second" QOSMaxBillingPerUser
+  eventually waits_for "$third" QOSMaxBillingPerUser
+  [[ $(field "$cpus" TRES) == *billing=30* || $(field "$cpus" AllocTRES) == *billing=30* ]]
+  # And an undo does not go by them.
+  run aliquot slurm setup --undo --apply
+  echo "${lines[-1]}"
+  [ "$status" -eq 1 ]
+  [[ $output == *"waiting job(s) with a part of a GPU"*"--force does it all the same"* ]]
+  grep -q "BEGIN aliquot" "$SLURM_CONF"
+  limit gres/gpu=-1
+  limit billing=-1
+}
+
+@test "GPUs of a drained node are not free, and a silent one keeps its size" {
+  scontrol update nodename=n2 state=drain reason=test
+  run -0 aliquot status
+  echo "$output"
+  [[ ${lines[0]} == "GPUs 0/4 in use · 2 free · 2 down or drained · free nodes 1/2 · 4 x h200 on 2 nodes" ]]
+  run -1 aliquot slurm check
+  [[ $output == *"FAIL  node n2"*"DRAIN"*"test"* ]]
+  scontrol update nodename=n2 state=resume
+  memory() { aliquot status | sed -n "s|.*n1 gpu0 .* 0/\([0-9]*G\) .*|\1|p"; }
+  eventually eval '[[ $(memory) == 139G ]]'
+  kill -STOP "$(agent_pid n1)"
+  unheard() { aliquot status | grep -q 'n1 gpu0 .*[?] busy'; }
+  eventually unheard
+  size=$(memory)
+  kill -CONT "$(agent_pid n1)"
+  [ "$size" = 139G ]
+}
+
+@test "status and gpus show a process outside the queue" {
+  foreign n1 0%
+  seen() { aliquot gpus | grep -E 'outside the queue: pid [0-9]+ root +1(\.[0-9])?G'; }
+  eventually seen
+  run -0 aliquot status
+  echo "$output"
+  [[ $output == *"n1 gpu0 "*"jobs -  + processes outside the queue"* ]]
 }
 
 @test "gpus shows what is granted, and by whom it is held" {
@@ -94,10 +152,54 @@ waits_for() { [[ $(field "$1" Reason) == "$2" ]]; }
   [[ $output == '{"cluster":'*'"engine":"slurm"'* ]]
 }
 
+@test "top and the record tell apart what jobs on a shared GPU use" {
+  idle=$(keep --gpu-mem=8G -w n1)
+  busy=$(as games sbatch --parsable -o /dev/null --gpu-mem=8G -w n1 \
+    --wrap 'exec aliquot-load --mem 4G --seconds 12 --busy 100%')
+  eventually has_state "$busy" RUNNING
+  shown() {
+    aliquot top --once >"$BATS_TEST_TMPDIR/top"
+    grep -E "^  $busy +games .* ([5-9][0-9]|100)% +4(\.[0-9])?G" "$BATS_TEST_TMPDIR/top" &&
+      ! grep -E "^  $idle +games .* ([5-9][0-9]|100)%" "$BATS_TEST_TMPDIR/top"
+  }
+  eventually shown
+  eventually has_state "$busy" COMPLETED
+  run -0 scontrol show job "$busy"
+  [[ $output =~ "used "([0-9]+)\.[0-9]" s "([0-9]+)"M on n1" ]]
+  [[ ${BASH_REMATCH[1]} -ge 3 && ${BASH_REMATCH[2]} -ge 4096 ]]
+  command -v sacctmgr >/dev/null || return 0
+  accounted() { sacct -X -n -P -j "$busy" -o AdminComment | grep -q ' s [0-9]*M on n1'; }
+  eventually accounted
+}
+
 @test "ALIQUOT_ENGINE decides whom to ask" {
+  ALIQUOT_ENGINE=embedded run -1 aliquot squeue
+  [[ $output == *"Unable to contact slurm controller (connect failure): Aliquot's own"* ]]
   ALIQUOT_ENGINE=embedded run -1 aliquot status
   [[ $output == *"no daemon answers"* ]]
   ALIQUOT_ENGINE=slurm run -0 aliquot status
-  ALIQUOT_ENGINE=k8s run -1 aliquot status
-  [[ $output == *"write slurm or embedded"* ]]
+  for command in status squeue logs doctor up; do
+    ALIQUOT_ENGINE=k8s run -1 aliquot $command
+    [[ $output == *"write slurm or embedded"* ]]
+  done
+  # Slurm's own commands, also by our names for them.
+  ln -s "$ALIQUOT_BIN/aliquot" "$BATS_TEST_TMPDIR/sbatch"
+  export ALIQUOT_ENGINE=slurm
+  job=$(as games env PATH="$BATS_TEST_TMPDIR:$PATH" sbatch --parsable -D "$SANDBOX/out" --wrap 'echo hello from $SLURM_JOB_ID')
+  ended() { aliquot sacct -j "$job" -n -X -o State | grep -q COMPLETED; }
+  eventually ended
+  run -0 aliquot squeue --version
+  [[ $output == slurm* ]]
+  run -0 as games aliquot logs "$job"
+  [ "$output" = "hello from $job" ]
+  run -0 as games aliquot logs last
+  [ "$output" = "hello from $job" ]
+  run -1 aliquot logs 999999999
+  [[ $output == "aliquot: Slurm does not know job 999999999"* ]]
+  run -0 aliquot doctor
+  [[ $output == *"ok    slurm.conf"* ]]
+  run -1 aliquot up
+  [[ $output == "aliquot: up: ALIQUOT_ENGINE is slurm, and this is about the daemon of one machine: "* ]]
+  PATH=$ALIQUOT_BIN run -1 "$ALIQUOT_BIN/aliquot" seff 1
+  [[ $output == "aliquot: ALIQUOT_ENGINE is slurm, and Slurm's own seff is not on the PATH"* ]]
 }

@@ -36,3 +36,11 @@ processes_on_gpu() { aliquot-standin-ctl show | grep -c "kind=$1"; }
 has_processes() { [[ $(processes_on_gpu "$1") -eq $2 ]]; }
 # Whether it has been on the GPU for a while.
 has_work() { aliquot-standin-ctl show | grep "^pid=$1 " | grep -qE ' gpu_ms=[0-9]{2,}\.'; }
+
+# Stops a process that does not hold the lock of the simulated machine: with it, everybody would wait.
+stop_between_locks() {
+  kill -STOP "$1"
+  timeout 5 aliquot-standin-ctl show >/dev/null && return
+  kill -CONT "$1"
+  return 1
+}

@@ -133,6 +133,7 @@ load helper.bash
   "$load" --seconds 4 &
   neighbour=$!
   eventually has_processes client 2
+  eventually stop_between_locks "$victim" # else it may see its end (error 810) and exit before it is killed
   [ "$(mps terminate_client "$(mps get_server_list)" "$victim")" = 0 ]
   kill -9 "$victim"
   wait "$neighbour"

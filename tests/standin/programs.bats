@@ -54,6 +54,21 @@ load helper.bash
   [[ $output == *"CUDA_ERROR_OUT_OF_MEMORY (2)"* ]]
 }
 
+@test "the load program does a fixed amount of work, however long it takes" {
+  run "$load" --kernels 20 --iterations 1000000 --pause 10 --json
+  [ "$status" -eq 0 ]
+  [ "$(field kernels <<<"$output")" -eq 20 ]
+  [ "$(field iterations <<<"$output")" -eq 20000000 ]
+  [[ $output =~ '"wall_seconds":'([0-9]+)'.'([0-9]{3}) ]]
+  [ "$((1000 * BASH_REMATCH[1] + 10#${BASH_REMATCH[2]}))" -ge 240 ] # 20 times 2 ms and 10 ms
+  for wrong in "--kernels 20" "--kernels 0 --iterations 5" "--kernels 5 --iterations 5 --seconds 1" "--pause 5"; do
+    # shellcheck disable=SC2086
+    run "$load" $wrong
+    [ "$status" -eq 2 ]
+    [[ ${lines[0]} == "aliquot-load: --"* ]]
+  done
+}
+
 @test "exit codes of the load program" {
   run "$load" --help
   [ "$status" -eq 0 ]
@@ -117,4 +132,19 @@ load helper.bash
   wait "$pid" || true
   ALIQUOT_STANDIN=p100:4 run nvidia-smi -L
   [ "${#lines[@]}" -eq 4 ]
+}
+
+@test "processes of other pid namespaces are told by the numbers they have for who asks" {
+  unshare --pid --fork --mount-proc true 2>/dev/null || skip "no pid namespaces here without root"
+  for _ in 1 2; do
+    unshare --pid --fork --mount-proc --kill-child "$load" --mem 1G --seconds 300 --busy 0% &
+    starters+=($!)
+  done
+  eventually has_processes plain 2
+  pids=$(for starter in "${starters[@]}"; do pgrep -P "$starter"; done | sort)
+  run nvidia-smi --query-compute-apps=pid --format=csv,noheader
+  [ "$(sort <<<"$output")" = "$pids" ]
+  # Inside of a namespace the others are not seen.
+  run unshare --pid --fork --mount-proc nvidia-smi --query-compute-apps=pid --format=csv,noheader
+  [ "$output" = "" ]
 }

@@ -43,6 +43,12 @@ ends_with() { # status, last line
   ends_with 0 "10 passed, 0 failed, 4 skipped"
 }
 
+@test "of a suite the cases are counted, not the suite" {
+  ctest_reports 'tests="3" failures="1" disabled="0" skipped="0"' 8
+  sed -i 's|</testsuite>|<system-out>[  PASSED  ] 7 tests.\\n</system-out><system-out>\\n[  PASSED  ] 3 tests.\\n[  SKIPPED ] 1 test, listed below:\\n[  SKIPPED ] A.B\\n[  FAILED  ] 2 tests, listed below:\\n[  FAILED  ] A.C\\n</system-out></testsuite>|; s|<system-out>|<system-out>\\n|' "$root/bin/ctest"
+  ends_with 1 "22 passed, 4 failed, 2 skipped"
+}
+
 @test "why tests were skipped is said, in their words" {
   cat >"$root/bin/ctest" <<'SCRIPT'
 #!/bin/bash

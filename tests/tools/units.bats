@@ -28,6 +28,6 @@ setup() { units=$BATS_TEST_DIRNAME/../../packaging/systemd; }
 @test "an agent that hangs is back before the steps that wait for it give up" {
   unit=$units/aliquot-agent.service
   grep -q '^Type=notify$' "$unit"
-  patience=$(sed -n 's/.* patience = \([0-9]*\);.*/\1/p' "$BATS_TEST_DIRNAME/../../src/slurm/settings.hpp")
+  patience=$(sed -n 's/.* patience = \([0-9]*\);.*/\1/p' "$BATS_TEST_DIRNAME/../../src/slurm/site_settings.hpp")
   [[ $(sed -n 's/^WatchdogSec=//p' "$unit") -lt $patience ]]
 }

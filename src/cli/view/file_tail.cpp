@@ -10,39 +10,32 @@
 
 namespace aliquot::cli {
 
-FileTail::~FileTail() { close(); }
-
-void FileTail::close() {
-  if (file_ >= 0) ::close(file_);
-  file_ = -1;
-  offset_ = 0;
-}
-
 void FileTail::notice_replacement() {
   struct stat open {};
   struct stat named {};
-  if (::fstat(file_, &open) != 0) return;
+  if (::fstat(file_.get(), &open) != 0) return;
   if (open.st_size < offset_) offset_ = 0;  // cut short
   // Only once everything of the old one has been read.
   if (offset_ >= open.st_size && ::stat(path_.c_str(), &named) == 0 &&
       (named.st_ino != open.st_ino || named.st_dev != open.st_dev)) {
-    close();
+    file_.reset();
+    offset_ = 0;
   }
 }
 
 bool FileTail::read(std::string& out, std::string& failure) {
-  if (file_ >= 0) notice_replacement();
-  if (file_ < 0) {
+  if (file_) notice_replacement();
+  if (!file_) {
     // A pipe in its place must not make us wait.
-    file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file_ < 0) {
+    file_.reset(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!file_) {
       if (errno != ENOENT) failure = std::strerror(errno);
       return false;
     }
     seen_ = true;
   }
   std::vector<char> buffer(std::size_t{256} * 1024);
-  const auto count = ::pread(file_, buffer.data(), buffer.size(), offset_);
+  const auto count = ::pread(file_.get(), buffer.data(), buffer.size(), offset_);
   if (count < 0) {
     if (errno != EAGAIN && errno != EINTR) failure = std::strerror(errno);
     return false;

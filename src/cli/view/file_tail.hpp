@@ -6,29 +6,27 @@
 
 #include <string>
 
+#include "sys/fd.hpp"
+
 namespace aliquot::cli {
 
 class FileTail {
  public:
   explicit FileTail(std::string path) : path_(std::move(path)) {}
-  FileTail(const FileTail&) = delete;
-  FileTail& operator=(const FileTail&) = delete;
-  ~FileTail();
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  // Appends what is new, up to a good part of a MiB; false: nothing is. `failure` says why it
-  // cannot be read, unless it is merely not there.
+  // Appends what is new, less than a MiB at a time; false: nothing is new. `failure` says why the
+  // file cannot be read; it stays empty if the file does not exist.
   bool read(std::string& out, std::string& failure);
   // Whether it was ever there.
   [[nodiscard]] bool seen() const { return seen_; }
 
  private:
-  void close();
   void notice_replacement();
 
   std::string path_;
-  int file_ = -1;
+  sys::Fd file_;
   off_t offset_ = 0;
   bool seen_ = false;
 };

@@ -5,11 +5,13 @@
 #include <iterator>
 #include <map>
 
+#include "base/number_ranges.hpp"
 #include "base/percent.hpp"
 #include "base/size.hpp"
 #include "base/text.hpp"
 #include "base/timestamp.hpp"
-#include "cli/slurm/job_ids.hpp"
+#include "cli/jobs/job_ids.hpp"
+#include "core/job_state.hpp"
 #include "core/request_words.hpp"
 
 namespace aliquot::cli {
@@ -17,22 +19,46 @@ namespace {
 
 using api::JobInfo;
 
+// States that Slurm's jobs can be in and ours never are: they may be asked for, and a Slurm cluster
+// may show them.
 struct State {
   std::string_view name;
   std::string_view compact;
 };
-constexpr auto kStates =
-    std::to_array<State>({{"PENDING", "PD"},      {"RUNNING", "R"},        {"SUSPENDED", "S"},
-                          {"COMPLETED", "CD"},    {"CANCELLED", "CA"},     {"FAILED", "F"},
-                          {"TIMEOUT", "TO"},      {"NODE_FAIL", "NF"},     {"PREEMPTED", "PR"},
-                          {"BOOT_FAIL", "BF"},    {"DEADLINE", "DL"},      {"OUT_OF_MEMORY", "OOM"},
-                          {"COMPLETING", "CG"},   {"CONFIGURING", "CF"},   {"RESIZING", "RS"},
-                          {"REVOKED", "RV"},      {"REQUEUED", "RQ"},      {"REQUEUE_FED", "RF"},
-                          {"REQUEUE_HOLD", "RH"}, {"SIGNALING", "SI"},     {"SPECIAL_EXIT", "SE"},
-                          {"STAGE_OUT", "SO"},    {"RESV_DEL_HOLD", "RD"}, {"STOPPED", "ST"}});
+constexpr auto kSlurmStates = std::to_array<State>({
+    {"BOOT_FAIL", "BF"},
+    {"CONFIGURING", "CF"},
+    {"RESIZING", "RS"},
+    {"REVOKED", "RV"},
+    {"REQUEUED", "RQ"},
+    {"REQUEUE_FED", "RF"},
+    {"REQUEUE_HOLD", "RH"},
+    {"SIGNALING", "SI"},
+    {"SPECIAL_EXIT", "SE"},
+    {"STAGE_OUT", "SO"},
+    {"RESV_DEL_HOLD", "RD"},
+    {"STOPPED", "ST"},
+});
+// All states in the order in which squeue lists them.
+constexpr std::string_view kStateOrder =
+    "PD R S CD CA F TO NF PR BF DL OOM CG CF RS RV RQ RF RH SI SE SO RD ST";
+
+// Either name, in any case of letters.
+std::optional<State> find_names(std::string_view word) {
+  if (const auto ours = core::parse_job_state(word)) {
+    return State{core::long_name(*ours), core::short_name(*ours)};
+  }
+  for (const auto& known : kSlurmStates) {
+    if (equals_ignoring_case(word, known.name) || equals_ignoring_case(word, known.compact)) {
+      return known;
+    }
+  }
+  return std::nullopt;
+}
 
 // Far beyond any array that Slurm allows: a slip must not fill the memory.
-constexpr std::int64_t kMostElements = 4'000'001;
+constexpr std::size_t kMostElements = 4'000'001;
+using Elements = std::vector<std::int64_t>;
 
 // One resource of the request: `gpu` 2, `gpu:h100` 2, `mps` 25, `gpumem` 8G, `gpuutil` 50.
 struct Wanted {
@@ -76,26 +102,20 @@ std::string base_tres(const JobInfo& job) {
 }  // namespace
 
 std::string_view compact_state(std::string_view state) {
-  for (const auto& known : kStates) {
-    if (known.name == state) return known.compact;
-  }
-  return state;
+  const auto known = find_names(state);
+  return known ? known->compact : state;
 }
 
 std::optional<std::string_view> find_state(std::string_view word) {
-  for (const auto& known : kStates) {
-    if (equals_ignoring_case(word, known.name) || equals_ignoring_case(word, known.compact)) {
-      return known.name;
-    }
-  }
-  return std::nullopt;
+  const auto known = find_names(word);
+  return known ? std::optional(known->name) : std::nullopt;
 }
 
 std::string all_states() {
   std::string names;
-  for (const auto& known : kStates) {
+  for (const auto compact : split(kStateOrder, ' ')) {
     if (!names.empty()) names += ',';
-    names += known.name;
+    names += *find_state(compact);
   }
   return names;
 }
@@ -133,19 +153,11 @@ std::string job_id_text(const JobInfo& job) {
 }
 
 std::vector<std::int64_t> array_elements(std::string_view pending) {
-  std::vector<std::int64_t> elements;
-  for (const auto part : split(pending.substr(0, pending.find('%')), ',')) {
-    const auto colon = part.find(':');
-    const auto range = part.substr(0, colon);
-    const auto dash = range.find('-');
-    const auto first = parse_digits(range.substr(0, dash));
-    const auto last = dash == range.npos ? first : parse_digits(range.substr(dash + 1));
-    const auto step = colon == part.npos ? 1 : parse_digits(part.substr(colon + 1)).value_or(0);
-    if (!first || !last || step < 1 || *last >= kMostElements) return {};
-    for (auto i = *first; i <= *last; i += step) elements.push_back(i);
-    if (elements.size() > static_cast<std::size_t>(kMostElements)) return {};
-  }
-  return elements;
+  return parse_tasks(pending.substr(0, pending.find('%')), kMostElements).value_or(Elements());
+}
+
+std::int64_t job_count(const JobInfo& job) {
+  return std::max(std::int64_t{1}, std::ssize(array_elements(job.array_pending)));
 }
 
 bool matches_job_id(const JobInfo& job, std::string_view id) {
@@ -212,19 +224,6 @@ std::string tres_per_node(const JobInfo& job) {
   return text;
 }
 
-std::string fold_numbers(const std::vector<std::int64_t>& sorted) {
-  std::string text;
-  for (std::size_t i = 0; i < sorted.size();) {
-    auto last = i;
-    while (last + 1 < sorted.size() && sorted[last + 1] == sorted[last] + 1) ++last;
-    if (!text.empty()) text += ',';
-    text += fmt::format("{}", sorted[i]);
-    if (last > i) text += fmt::format("-{}", sorted[last]);
-    i = last + 1;
-  }
-  return text;
-}
-
 std::string gres_type(std::string_view model) {
   auto type = to_lower(model);
   for (char& c : type) {
@@ -240,7 +239,7 @@ std::string gres_detail(const std::vector<api::GpuHold>& gpus) {
   for (auto& [model, indices] : models) {
     std::ranges::sort(indices);
     text += fmt::format("{}gpu:{}:{}(IDX:{})", text.empty() ? "" : ",", model, indices.size(),
-                        fold_numbers(indices));
+                        format_ranges(indices));
   }
   return text;
 }

@@ -14,7 +14,7 @@
 
 namespace aliquot::cli {
 
-// What a value's text depends on beside the record.
+// What the text of a value depends on, beside the record itself.
 struct ViewContext {
   WallTime now;
   bool convert = true;  // --noconvert: memory stays in MiB
@@ -31,16 +31,19 @@ bool is_pending(const api::JobInfo& job);
 // Holds resources: running, suspended, completing.
 bool is_active(const api::JobInfo& job);
 bool is_finished(const api::JobInfo& job);
-// Has begun to run once, whatever became of it.
+// Has begun to run, even if it has ended by now.
 bool has_started(const api::JobInfo& job);
 
 // `7`, `7_3` or `7_[1-6%2]`.
 void append_job_id(std::string& out, const api::JobInfo& job);
 std::string job_id_text(const api::JobInfo& job);
 
-// The elements that a record stands for, `1-3,7,9-15:2%2`; empty if it cannot be read, or is cut
-// short.
+// The elements that a record stands for, as in `1-3,7,9-15:2%2`. Empty if the text cannot be read
+// or was shortened (`1-3,...`).
 std::vector<std::int64_t> array_elements(std::string_view pending);
+
+// How many jobs the record stands for: one of an array that waits stands for all its elements.
+std::int64_t job_count(const api::JobInfo& job);
 
 // True for `7` (the job, or any element of the array 7), `7_3`; ids as users write them.
 bool matches_job_id(const api::JobInfo& job, std::string_view id);
@@ -55,8 +58,6 @@ std::string allocated_tres(const api::JobInfo& job);
 std::string tres_per_node(const api::JobInfo& job);
 // `gpu:h100:1(IDX:0)`; empty: holds none.
 std::string gres_detail(const std::vector<api::GpuHold>& gpus);
-// A list of numbers as Slurm folds it: `0-2,5`.
-std::string fold_numbers(const std::vector<std::int64_t>& sorted);
 // A GPU's model as the type of a gres: `h100`, `nvidia_h200`.
 std::string gres_type(std::string_view model);
 // What it holds of each GPU, for people: `gpu0:8G,25%`, on a cluster `n1/gpu0:8G,25%`; empty: none.

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/view/accounting_time.hpp"
 #include "cli/view/samples.hpp"
 
 namespace aliquot::cli {
@@ -65,32 +64,7 @@ TEST(JobText, WritesResources) {
   EXPECT_EQ(tres_per_node(one), "gres/gpu:1");
   EXPECT_EQ(memory_text(gib(1).value() + mib(512).value()), "1536M");
   EXPECT_EQ(memory_text(gib(4).value(), false), "4096M");
-  EXPECT_EQ(fold_numbers({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
   EXPECT_EQ(gres_type("NVIDIA H200 (x)"), "nvidia_h200__x_");
-}
-
-std::string at(std::string_view text) {
-  use_utc();
-  const auto time = parse_accounting_time(text, kNow);
-  std::string out;
-  append_time(out, time ? std::optional(time->ms()) : std::nullopt, "refused");
-  return out;
-}
-
-TEST(AccountingTime, ReadsWhatSacctTakes) {
-  EXPECT_EQ(at("now"), "2026-11-15T06:44:35");
-  EXPECT_EQ(at("now-2hours"), "2026-11-15T04:44:35");
-  EXPECT_EQ(at("now-1day"), "2026-11-14T06:44:35");
-  EXPECT_EQ(at("today"), "2026-11-15T00:00:00");
-  EXPECT_EQ(at("midnight"), "2026-11-15T00:00:00");
-  EXPECT_EQ(at("yesterday"), "2026-11-14T00:00:00");
-  EXPECT_EQ(at("05:30"), "2026-11-15T05:30:00");
-  EXPECT_EQ(at("1102"), "2026-11-02T00:00:00");
-  EXPECT_EQ(at("11/02/25"), "2025-11-02T00:00:00");
-  EXPECT_EQ(at("2026-11-14T00:00"), "2026-11-14T00:00:00");
-  EXPECT_EQ(at("soon"), "refused");
-  EXPECT_EQ(at("now-99999999999999999999days"), "refused");
-  EXPECT_EQ(at("99:99"), "refused");
 }
 
 }  // namespace

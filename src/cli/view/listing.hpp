@@ -28,30 +28,12 @@ class Listing {
  public:
   using Field = ViewField<Record>;
 
-  static Result<Listing> of_letters(std::span<const Field> fields, std::string_view format) {
-    auto parsed = TRY(parse_letter_format(format));
-    Listing listing;
-    listing.prefix_ = std::move(parsed.prefix);
-    for (auto& spec : parsed.fields) {
-      const auto* field =
-          find(fields, [&](const Field& known) { return known.letter == spec.name[0]; });
-      listing.add(field, std::move(spec));
-    }
-    return listing;
+  // Letters as in -o, or names as in -O.
+  static Result<Listing> of(std::span<const Field> fields, std::string_view format, bool by_name) {
+    return by_name ? of_names(fields, format) : of_letters(fields, format);
   }
 
-  static Result<Listing> of_names(std::span<const Field> fields, std::string_view format) {
-    Listing listing;
-    for (auto& spec : TRY(parse_name_format(format))) {
-      const auto* field = find(fields, [&](const Field& known) {
-        return !known.name.empty() && equals_ignoring_case(known.name, spec.name);
-      });
-      listing.add(field, std::move(spec));
-    }
-    return listing;
-  }
-
-  // What the user named and there is not: printed as nothing, but worth a word.
+  // Fields that the user named and that do not exist: they print as nothing, but deserve a message.
   [[nodiscard]] const std::vector<std::string>& unknown() const { return unknown_; }
 
   void append_header(std::string& out) const {
@@ -79,6 +61,29 @@ class Listing {
     Column column;
     const Field* field;
   };
+
+  static Result<Listing> of_letters(std::span<const Field> fields, std::string_view format) {
+    auto parsed = TRY(parse_letter_format(format));
+    Listing listing;
+    listing.prefix_ = std::move(parsed.prefix);
+    for (auto& spec : parsed.fields) {
+      const auto* field =
+          find(fields, [&](const Field& known) { return known.letter == spec.name[0]; });
+      listing.add(field, std::move(spec));
+    }
+    return listing;
+  }
+
+  static Result<Listing> of_names(std::span<const Field> fields, std::string_view format) {
+    Listing listing;
+    for (auto& spec : TRY(parse_name_format(format))) {
+      const auto* field = find(fields, [&](const Field& known) {
+        return !known.name.empty() && equals_ignoring_case(known.name, spec.name);
+      });
+      listing.add(field, std::move(spec));
+    }
+    return listing;
+  }
 
   template <class Matches>
   static const Field* find(std::span<const Field> fields, Matches matches) {

@@ -1,18 +1,16 @@
 // `aliquot logs`: what a job wrote, and with -f what it goes on to write until it ends.
 #include <deque>
-#include <memory>
 
 #include "api/json.hpp"
 #include "base/text.hpp"
-#include "cli/common.hpp"
 #include "cli/console.hpp"
 #include "cli/interrupts.hpp"
+#include "cli/own_command.hpp"
+#include "cli/query.hpp"
+#include "cli/view/engine_query.hpp"
 #include "cli/view/file_tail.hpp"
 #include "cli/view/job_text.hpp"
 #include "cli/view/json_writer.hpp"
-#include "cli/view/ours.hpp"
-#include "cli/view/slurm_command.hpp"
-#include "net/http.hpp"
 
 namespace aliquot::cli {
 namespace {
@@ -23,27 +21,11 @@ struct LogsOptions {
   bool json = false;
 };
 
-// The queue forgets a job soon after its end; accounting does not.
-Answer<api::JobInfo> find_job(const std::string& id) {
-  auto daemon = Daemon::connect();
-  if (!daemon) return tl::make_unexpected(daemon.error());
-  auto job = daemon->get_as_is<api::JobInfo>("/v1/jobs/" + net::percent_encode(id));
-  if (job || job.error().code == kUnreachable) return job;
-  auto list =
-      daemon->list("/v1/accounting?id=" + net::percent_encode(id.substr(0, id.find('_'))), true);
-  if (list) {
-    for (auto& one : list->jobs) {
-      if (matches_job_id(one, id)) return std::move(one);
-    }
-  }
-  return tl::make_unexpected(job.error());
-}
-
 std::string absolute(const api::JobInfo& job, const std::string& path) {
   return path.empty() || path.starts_with('/') ? path : job.work_dir + "/" + path;
 }
 
-// Files from which each is printed, named where there are two.
+// Prints one or more files as they grow, each under its name if there are several.
 class Output {
  public:
   void add(const std::string& path) {
@@ -53,7 +35,7 @@ class Output {
     files_.emplace_back(path);
   }
 
-  // All there is now. False: nothing was new.
+  // Prints all that is there now. False: nothing was new.
   bool drain() {
     bool any = false;
     for (auto& file : files_) {
@@ -98,15 +80,11 @@ int print_json(const api::JobInfo& job) {
 }
 
 int logs(const LogsOptions& options) {
-  if (!is_job_id(options.job)) {
-    complain(
-        fmt::format("'{}' is no job's id: write a number such as 7, 7_3, or last", options.job));
-    return kMisused;
-  }
-  auto job = find_job(options.job);
+  if (!is_job_id(options.job)) return no_job_id(options.job);
+  auto job = ask_job(options.job);
   if (!job) return refused(job.error(), options.job);
   if (options.json) return print_json(*job);
-  // From now on it is this job, whatever becomes the latest.
+  // `last` was resolved once: a newer job does not change what we follow.
   const auto id = job->array_task_id ? fmt::format("{}_{}", job->array_job_id.value_or(job->id),
                                                    *job->array_task_id)
                                      : fmt::format("{}", job->id);
@@ -117,7 +95,7 @@ int logs(const LogsOptions& options) {
       complain(fmt::format("job {} waits ({}): see 'aliquot why {}'", id, job->reason, id));
     told = true;
     if (interrupts.wait(Millis(500))) return kInterrupted;
-    job = find_job(id);
+    job = ask_job(id);
     if (!job) return refused(job.error(), id);
   }
   if (job->std_out.empty()) {
@@ -135,8 +113,8 @@ int logs(const LogsOptions& options) {
     if (ended && !any) break;
     if (interrupts.wait(Millis(ended ? 50 : 250))) return kInterrupted;
     if (ended) continue;
-    // The daemon may be restarting: the files go on without it.
-    if (auto now = find_job(id)) job = std::move(now);
+    // The daemon may be restarting: the files grow without it.
+    if (auto now = ask_job(id)) job = std::move(now);
   }
   if (output.failed()) return kFailed;
   if (!output.seen()) {
@@ -148,14 +126,11 @@ int logs(const LogsOptions& options) {
 
 }  // namespace
 
-void add_logs(CLI::App& parent, Invocation& invocation) {
-  auto* command = parent.add_subcommand("logs", "Print what a job wrote");
-  const auto options = std::make_shared<LogsOptions>();
-  command->add_option("job", options->job, "The job's id, or last")->capture_default_str();
-  command->add_flag("-f,--follow", options->follow, "Go on until the job ends");
-  command->add_flag("--json", options->json, "Print the files' names as JSON");
-  command->callback(
-      [&invocation, options] { invocation.run = [options] { return logs(*options); }; });
+void add_logs(CLI::App& command, Invocation& invocation) {
+  auto& options = run_with(command, invocation, logs);
+  command.add_option("job", options.job, "The job's id, or last")->capture_default_str();
+  command.add_flag("-f,--follow", options.follow, "Go on until the job ends");
+  command.add_flag("--json", options.json, "Print the files' names as JSON");
 }
 
 }  // namespace aliquot::cli

@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "base/number_ranges.hpp"
 #include "cli/view/job_text.hpp"
 
 namespace aliquot::cli {
@@ -78,7 +79,7 @@ std::string node_gres_used(const api::NodeInfo& node) {
     auto used = model.used;
     std::ranges::sort(used);
     text += fmt::format("{}gpu:{}:{}(IDX:{})", text.empty() ? "" : ",", name, used.size(),
-                        used.empty() ? "N/A" : fold_numbers(used));
+                        used.empty() ? "N/A" : format_ranges(used));
   }
   return text.empty() ? "(null)" : text;
 }

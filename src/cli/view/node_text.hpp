@@ -4,7 +4,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "api/types.hpp"
 
@@ -26,7 +25,7 @@ std::string node_gres_used(const api::NodeInfo& node);
 std::string node_configured_tres(const api::NodeInfo& node, bool with_node = false);
 std::string node_allocated_tres(const api::NodeInfo& node);
 
-// How many jobs hold something of it.
+// Whether a job holds it or a part of it.
 bool gpu_in_use(const api::GpuInfo& gpu);
 
 }  // namespace aliquot::cli

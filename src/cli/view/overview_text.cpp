@@ -18,7 +18,7 @@ namespace {
 using api::JobInfo;
 
 constexpr std::size_t kMostRows = 12;  // one screen, with what is around them
-constexpr std::size_t kMostGpus = 16;  // told one by one; of more, their nodes are
+constexpr std::size_t kMostGpus = 16;  // up to so many have a line each; else each node has one
 
 std::size_t gpu_total(const api::ClusterInfo& cluster) {
   std::size_t total = 0;
@@ -26,10 +26,13 @@ std::size_t gpu_total(const api::ClusterInfo& cluster) {
   return total;
 }
 
-// Nobody holds a GPU of it, and somebody could.
+bool node_takes_jobs(const api::NodeInfo& node) {
+  return node.state != "down" && !node_is_drained(node);
+}
+
+// All its GPUs are free, and jobs can be placed on it.
 bool node_is_free(const api::NodeInfo& node) {
-  return node.state != "down" && !node_is_drained(node) && !node.gpus.empty() &&
-         std::ranges::none_of(node.gpus, gpu_in_use);
+  return node_takes_jobs(node) && !node.gpus.empty() && std::ranges::none_of(node.gpus, gpu_in_use);
 }
 
 std::string models_text(const api::ClusterInfo& cluster) {
@@ -61,7 +64,6 @@ struct Count {
   std::int64_t gpus = 0;  // 1/10,000
 };
 
-// An array's record stands for many.
 Count count_jobs(const std::vector<JobInfo>& jobs, const Looking& looking, bool mine) {
   Count count;
   for (const auto& job : jobs) {
@@ -70,8 +72,7 @@ Count count_jobs(const std::vector<JobInfo>& jobs, const Looking& looking, bool 
       ++count.running;
       count.gpus += held(job);
     } else if (is_pending(job)) {
-      const auto elements = array_elements(job.array_pending).size();
-      count.waiting += elements > 0 ? static_cast<std::int64_t>(elements) : 1;
+      count.waiting += job_count(job);
     }
   }
   return count;
@@ -79,13 +80,14 @@ Count count_jobs(const std::vector<JobInfo>& jobs, const Looking& looking, bool 
 
 std::string my_line(const api::ClusterInfo& cluster, const Count& count, const Looking& looking,
                     const Paint& paint) {
-  // The limit is the administrator's; without one the machine is.
+  // The limit that the administrator has set; without one, all GPUs of the machine.
   const auto limit = cluster.config.find("MaxGpusPerUser");
-  const auto allowed = limit == cluster.config.end() ? std::nullopt : parse_digits(limit->second);
+  const auto partial = cluster.config.find("PartialGpuLimit");
   const auto using_text =
-      allowed ? fmt::format("using {}/{} GPUs allowed", gpu_count(count.gpus), *allowed)
-              : fmt::format("using {} of {} GPUs (no limit)", gpu_count(count.gpus),
-                            gpu_total(cluster));
+      limit != cluster.config.end()
+          ? fmt::format("using {}/{} GPUs allowed", gpu_count(count.gpus), limit->second)
+          : fmt::format("using {} of {} GPUs ({})", gpu_count(count.gpus), gpu_total(cluster),
+                        partial == cluster.config.end() ? "no limit" : partial->second);
   return fmt::format("{}: {} · {} running, {} waiting\n", looking.user, paint.bold(using_text),
                      count.running, count.waiting);
 }
@@ -131,12 +133,15 @@ std::string gpu_line(const api::ClusterInfo& cluster, const api::NodeInfo& node,
                      const api::GpuInfo& gpu, const Paint& paint) {
   const bool foreign = std::ranges::any_of(
       gpu.processes, [](const api::GpuProcess& process) { return !process.job_id; });
-  return fmt::format("  {}gpu{:<2} {} {:>5}/{:<5} {:>5} busy  jobs {}{}{}\n",
+  // What the whole node is stands above its GPUs.
+  const bool unfit = !gpu.health.empty() && gpu.health != "ok" && gpu.health != node.state;
+  return fmt::format("  {}gpu{:<2} {} {:>5}/{:<5} {:>5} busy  jobs {}{}{}{}\n",
                      cluster.nodes.empty() ? "" : fmt::format("{:<{}} ", node.name, width),
                      gpu.index, bar(gpu.memory_granted, gpu.memory), gib_text(gpu.memory_granted),
                      gib_text(gpu.memory), busy_text(cluster, gpu), jobs_on(gpu),
                      gpu.whole ? " (whole)" : "",
-                     foreign ? paint.yellow("  + processes outside the queue") : "");
+                     foreign ? paint.yellow("  + processes outside the queue") : "",
+                     unfit ? paint.red("  " + gpu.health) : "");
 }
 
 std::string gpu_row(const api::ClusterInfo& cluster, const api::GpuInfo& gpu, const Paint& paint) {
@@ -198,8 +203,10 @@ std::string gib_text(std::int64_t bytes) {
   constexpr std::int64_t kGib = 1'073'741'824;
   if (bytes == 0) return "0";
   if (bytes < kGib) return fmt::format("{}M", bytes / 1'048'576);
-  if (bytes % kGib == 0 || bytes >= 10 * kGib) return fmt::format("{}G", (bytes + kGib / 2) / kGib);
-  return fmt::format("{:.1f}G", static_cast<double>(bytes) / static_cast<double>(kGib));
+  // Never more than there is: whoever asks for what is shown gets it.
+  const auto tenths = bytes < 10 * kGib ? bytes * 10 / kGib % 10 : 0;
+  return tenths == 0 ? fmt::format("{}G", bytes / kGib)
+                     : fmt::format("{}.{}G", bytes / kGib, tenths);
 }
 
 std::string jobs_on(const api::GpuInfo& gpu) {
@@ -216,18 +223,25 @@ std::vector<const api::NodeInfo*> nodes_of(const api::ClusterInfo& cluster) {
 }
 
 std::string busy_text(const api::ClusterInfo& cluster, const api::GpuInfo& gpu) {
-  // Of its own machine the daemon knows at least the last figure.
+  // On one machine the daemon always has a figure, if only the last one.
   if (gpu.stale && !cluster.nodes.empty()) return "?";
   return fmt::format("{}%", gpu.utilisation / 100);
 }
 
 std::string usage_line(const api::ClusterInfo& cluster, const Paint& paint) {
   std::ptrdiff_t used = 0;
-  for (const auto* node : nodes_of(cluster)) used += std::ranges::count_if(node->gpus, gpu_in_use);
+  std::ptrdiff_t away = 0;  // not in use, and nobody can have them
+  for (const auto* node : nodes_of(cluster)) {
+    const auto busy = std::ranges::count_if(node->gpus, gpu_in_use);
+    used += busy;
+    if (!node_takes_jobs(*node)) away += std::ssize(node->gpus) - busy;
+  }
   const auto total = static_cast<std::ptrdiff_t>(gpu_total(cluster));
-  auto line = fmt::format(
-      "{} · {}", paint.bold(fmt::format("GPUs {}/{} in use", used, total)),
-      total > used ? paint.green(fmt::format("{} free", total - used)) : paint.red("0 free"));
+  const auto free = total - used - away;
+  auto line =
+      fmt::format("{} · {}", paint.bold(fmt::format("GPUs {}/{} in use", used, total)),
+                  free > 0 ? paint.green(fmt::format("{} free", free)) : paint.red("0 free"));
+  if (away > 0) line += " · " + paint.yellow(fmt::format("{} down or drained", away));
   const auto models = total == 0 ? "no GPU" : models_text(cluster);
   if (cluster.nodes.empty()) return line + fmt::format(" · {} on {}", models, cluster.node.name);
   std::size_t with_gpus = 0;
@@ -241,7 +255,7 @@ std::string bar(std::int64_t part, std::int64_t whole) {
   constexpr std::int64_t kWidth = 10;
   auto filled =
       whole <= 0 ? 0 : std::clamp<std::int64_t>((part * kWidth + whole / 2) / whole, 0, kWidth);
-  if (part > 0 && filled == 0) filled = 1;  // something is never shown as nothing
+  if (part > 0 && filled == 0) filled = 1;  // a little is not shown as nothing
   return "[" + std::string(static_cast<std::size_t>(filled), '#') +
          std::string(static_cast<std::size_t>(kWidth - filled), '.') + "]";
 }
@@ -260,7 +274,7 @@ std::string format_status(const api::ClusterInfo& cluster, const std::vector<Job
   std::size_t width = 0;
   for (const auto& node : cluster.nodes) width = std::max(width, node.name.size());
   for (const auto* node : nodes_of(cluster)) {
-    if (node_is_drained(*node) || node->state == "down") {
+    if (!node_takes_jobs(*node)) {
       out +=
           paint.yellow(fmt::format("{}{}{}{}", cluster.nodes.empty() ? "" : node->name + " ",
                                    node->state, node->reason.empty() ? "" : ": ", node->reason)) +
@@ -318,8 +332,10 @@ std::string format_gpus(const api::ClusterInfo& cluster, const std::vector<JobIn
   return out;
 }
 
-std::string format_why(const api::WhyInfo& why, WallTime now, const Paint& paint) {
-  auto out = paint.bold(fmt::format("job {} is {}", why.job_id, why.state));
+std::string format_why(const api::WhyInfo& why, std::string_view id, WallTime now,
+                       const Paint& paint) {
+  auto out = paint.bold(fmt::format(
+      "job {} is {}", id == "last" ? fmt::format("{}", why.job_id) : std::string(id), why.state));
   if (!why.reason.empty() && why.reason != "None") out += fmt::format(" ({})", why.reason);
   out += "\n";
   for (const auto& sentence : why.sentences) out += "  " + sentence + "\n";

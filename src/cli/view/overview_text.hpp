@@ -22,7 +22,9 @@ std::string format_status(const api::ClusterInfo& cluster, const std::vector<api
                           const Looking& looking, const Paint& paint);
 std::string format_gpus(const api::ClusterInfo& cluster, const std::vector<api::JobInfo>& jobs,
                         const Paint& paint);
-std::string format_why(const api::WhyInfo& why, WallTime now, const Paint& paint);
+// id: as it was asked.
+std::string format_why(const api::WhyInfo& why, std::string_view id, WallTime now,
+                       const Paint& paint);
 
 // One machine's, or all of a cluster.
 std::vector<const api::NodeInfo*> nodes_of(const api::ClusterInfo& cluster);

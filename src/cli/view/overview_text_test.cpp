@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/view/doctor_checks.hpp"
+#include "cli/machine/doctor_checks.hpp"
 #include "cli/view/samples.hpp"
 
 namespace aliquot::cli {
@@ -45,6 +45,29 @@ TEST(Overview, NamesTheLimit) {
   EXPECT_NE(text.find("\x1b[1m"), text.npos);
 }
 
+TEST(Overview, ALimitThatCountsAPartIsNotTheLimit) {
+  auto info = cluster();
+  info.config["PartialGpuLimit"] = "gres/gpu=4 of QOS lab counts whole GPUs only";
+  const auto text = format_status(info, {running(1, "a")}, kRoot, Paint(false));
+  EXPECT_NE(text.find("using 1 of 4 GPUs (gres/gpu=4 of QOS lab counts whole GPUs only)"),
+            text.npos);
+}
+
+TEST(Overview, GpusOfNodesThatTakeNoJobsAreNotFree) {
+  auto info = cluster();
+  auto node = info.node;
+  node.name = "n1";
+  info.nodes = {node, node, node};
+  info.nodes[1].name = "n2";
+  info.nodes[1].state = "draining";
+  info.nodes[2].name = "n3";
+  info.nodes[2].state = "down";
+  const auto text = format_status(info, {}, kRoot, Paint(false));
+  EXPECT_EQ(
+      text.substr(0, text.find('\n')),
+      "GPUs 6/12 in use · 2 free · 4 down or drained · free nodes 0/3 · 12 x h100 on 3 nodes");
+}
+
 TEST(Overview, ShowsEachGpuAndWhoIsOutsideTheQueue) {
   auto info = cluster();
   info.node.gpus.resize(1);
@@ -70,10 +93,23 @@ TEST(Overview, DrawsBars) {
   EXPECT_EQ(gpu_count(10'000), "1");
 }
 
+TEST(Overview, ShowsNoMoreMemoryThanThereIs) {
+  EXPECT_EQ(gib_text(mib(143'156).value()), "139G");
+  EXPECT_EQ(gib_text((gib(10) - mib(1)).value()), "9.9G");
+  EXPECT_EQ(gib_text(mib(1'536).value()), "1.5G");
+  EXPECT_EQ(gib_text(gib(8).value()), "8G");
+  EXPECT_EQ(gib_text(mib(512).value()), "512M");
+}
+
+TEST(Overview, TellsWhyOfTheIdThatWasAsked) {
+  EXPECT_EQ(format_why({8, "RUNNING", "None", {}, std::nullopt}, "7_1", kNow, Paint(false)),
+            "job 7_1 is RUNNING\n");
+}
+
 TEST(Overview, TellsWhy) {
   use_utc();
   EXPECT_EQ(format_why({7, "PENDING", "Resources", {"No GPU has 8 GiB free."}, kNow.ms() + 90'000},
-                       kNow, Paint(false)),
+                       "last", kNow, Paint(false)),
             "job 7 is PENDING (Resources)\n  No GPU has 8 GiB free.\n"
             "  earliest start: 2026-11-15T06:46:05, in 1:30\n");
 }

@@ -1,4 +1,4 @@
-// Colours for people: only where a person looks (a terminal) and has not said no (NO_COLOR).
+// Colours, if the output is a terminal and NO_COLOR is not set.
 #pragma once
 
 #include <string>

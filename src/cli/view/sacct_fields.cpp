@@ -15,13 +15,12 @@
 namespace aliquot::cli {
 namespace {
 
-using Row = AccountingRow;
 using SacctContext = AccountingContext;
 using Text = std::string;
 
 constexpr auto kStyle = TimeStyle::scontrol;
 
-// The memory of accounting: exact, in the largest unit that is, or in the unit asked for.
+// A size in the unit of --units; without it in the largest unit that is exact.
 Text size_text(std::int64_t bytes, const SacctContext& context) {
   if (context.unit == 0) {
     return context.convert ? format_size(Bytes(bytes)) : fmt::format("{}", bytes);
@@ -40,13 +39,13 @@ Text cpu_text(std::int64_t ms) {
   return format_duration(Millis(ms), kStyle);
 }
 
-Millis elapsed(const Row& row, WallTime now) {
+Millis elapsed(const AccountingRow& row, WallTime now) {
   if (row.step == nullptr) return time_used(*row.job, now);
   return Millis(
       std::max<std::int64_t>(0, row.step->end_ms.value_or(now.ms()) - row.step->start_ms));
 }
 
-std::int64_t cpus(const Row& row) {
+std::int64_t cpus(const AccountingRow& row) {
   if (row.step == nullptr || row.step->id == "batch") return row.job->cpus;
   return row.step->cpus;
 }
@@ -67,53 +66,53 @@ Text sorted_tres(const Text& tres) {
   return out;
 }
 
-Text allocated(const Row& row, const SacctContext&) {
+Text allocated(const AccountingRow& row, const SacctContext&) {
   if (!has_started(*row.job)) return "";
   auto tres = sorted_tres(allocated_tres(*row.job));
   if (row.step != nullptr && tres.starts_with("billing=")) tres.erase(0, tres.find(',') + 1);
   return tres;
 }
 
-Text id_of(const Row& row, bool raw) {
+Text id_of(const AccountingRow& row, bool raw) {
   auto id = raw ? fmt::format("{}", row.job->id) : job_id_text(*row.job);
   if (row.step != nullptr) id += "." + row.step->id;
   return id;
 }
 
-Text state_of(const Row& row) {
+Text state_of(const AccountingRow& row) {
   return row.step == nullptr ? accounting_state(*row.job) : row.step->state;
 }
 
-Text start_of(const Row& row) {
+Text start_of(const AccountingRow& row) {
   if (row.step != nullptr) return format_timestamp(WallTime(row.step->start_ms));
   if (has_started(*row.job)) return format_timestamp(WallTime(*row.job->start_ms));
   return is_pending(*row.job) ? "Unknown" : "None";
 }
 
-Text end_of(const Row& row) {
+Text end_of(const AccountingRow& row) {
   const auto end = row.step != nullptr     ? row.step->end_ms
                    : is_finished(*row.job) ? row.job->end_ms
                                            : std::nullopt;
   return end ? format_timestamp(WallTime(*end)) : "Unknown";
 }
 
-Text exit_of(const Row& row) {
+Text exit_of(const AccountingRow& row) {
   return row.step == nullptr ? exit_code_text(row.job->exit_code, row.job->exit_signal)
                              : exit_code_text(row.step->exit_code, row.step->exit_signal);
 }
 
-Text limit_of(const Row& row) {
+Text limit_of(const AccountingRow& row) {
   if (row.step != nullptr) return "";
   if (!row.job->time_limit_ms && !has_started(*row.job)) return "Partition_Limit";
   return format_time_limit(time_limit(*row.job), kStyle);
 }
 
-Text rss_of(const Row& row, const SacctContext& context) {
+Text rss_of(const AccountingRow& row, const SacctContext& context) {
   if (row.step == nullptr || row.step->max_rss == 0) return "";
   return size_text(row.step->max_rss, context);
 }
 
-Text planned_of(const Row& row, const SacctContext& context) {
+Text planned_of(const AccountingRow& row, const SacctContext& context) {
   if (row.step != nullptr) return "";
   const auto until = has_started(*row.job)  ? *row.job->start_ms
                      : is_pending(*row.job) ? context.now.ms()
@@ -121,13 +120,15 @@ Text planned_of(const Row& row, const SacctContext& context) {
   return format_duration(Millis(std::max<std::int64_t>(0, until - row.job->eligible_ms)), kStyle);
 }
 
-Text node_of(const Row& row) { return row.job->node.empty() ? "None assigned" : row.job->node; }
+Text node_of(const AccountingRow& row) {
+  return row.job->node.empty() ? "None assigned" : row.job->node;
+}
 
 // clang-format off
-#define TEXT(expression) [](const Row& row, const SacctContext& context) -> Text { (void)row; (void)context; return Text(expression); }
-#define JOB(expression) [](const Row& row, const SacctContext& context) -> Text { (void)context; const auto& job = *row.job; (void)job; return row.step == nullptr ? Text(expression) : Text(); }
-#define STEP(expression) [](const Row& row, const SacctContext& context) -> Text { (void)context; if (row.step == nullptr) return {}; const auto& step = *row.step; (void)step; return Text(expression); }
-#define NONE [](const Row&, const SacctContext&) -> Text { return {}; }
+#define TEXT(expression) [](const AccountingRow& row, const SacctContext& context) -> Text { (void)row; (void)context; return Text(expression); }
+#define JOB(expression) [](const AccountingRow& row, const SacctContext& context) -> Text { (void)context; const auto& job = *row.job; (void)job; return row.step == nullptr ? Text(expression) : Text(); }
+#define STEP(expression) [](const AccountingRow& row, const SacctContext& context) -> Text { (void)context; if (row.step == nullptr) return {}; const auto& step = *row.step; (void)step; return Text(expression); }
+#define NONE [](const AccountingRow&, const SacctContext&) -> Text { return {}; }
 constexpr auto kRight = Align::right;
 constexpr auto kLeft = Align::left;
 

@@ -18,7 +18,7 @@ TimeLimit limit_of(std::optional<std::int64_t> ms) {
 }
 
 enum class NodeUse { allocated, idle, other };
-NodeUse use_of(const api::NodeInfo& node) {
+NodeUse node_use(const api::NodeInfo& node) {
   if (node_is_drained(node) && node.cpus_allocated == 0) return NodeUse::other;
   if (node.state == "down") return NodeUse::other;
   return node.cpus_allocated > 0 || node.state == "mixed" || node.state == "allocated"
@@ -27,7 +27,7 @@ NodeUse use_of(const api::NodeInfo& node) {
 }
 
 void node_counts(Out& out, const NodeRow& row, const Context&) {
-  const auto use = use_of(row.cluster->node);
+  const auto use = node_use(row.cluster->node);
   out += use == NodeUse::allocated ? "1/0/0/1" : use == NodeUse::idle ? "0/1/0/1" : "0/0/1/1";
 }
 
@@ -91,7 +91,7 @@ constexpr auto kSinfoFields = std::to_array<ViewField<NodeRow>>({
     {'D', "Nodes", "NODES", TEXT('1')},
     {'o', "NodeAddr", "NODE_ADDR", TEXT(row.cluster->node.name)},
     {'A', "NodeAI", "NODES(A/I)", [](Out& out, const NodeRow& row, const Context&) {
-       const auto use = use_of(row.cluster->node);
+       const auto use = node_use(row.cluster->node);
        out += use == NodeUse::allocated ? "1/0" : use == NodeUse::idle ? "0/1" : "0/0";
      }},
     {'F', "NodeAIOT", "NODES(A/I/O/T)", node_counts},
@@ -164,7 +164,7 @@ std::string format_sinfo(const Listing<NodeRow>& listing, const api::ClusterInfo
                          const SinfoRows& rows, const ViewContext& context) {
   std::string out;
   if (rows.header) listing.append_header(out);
-  // All rows are about the one node: where two read the same they are the same.
+  // All rows are about the one node, so two rows with the same text become one.
   std::vector<std::string> seen;
   for (const auto* partition : partitions) {
     std::string line;

@@ -11,8 +11,7 @@ using namespace samples;
 
 std::string show(const api::ClusterInfo& cluster, const std::string& format, bool by_name,
                  const SinfoRows& rows) {
-  const auto listing = by_name ? Listing<NodeRow>::of_names(sinfo_fields(), format)
-                               : Listing<NodeRow>::of_letters(sinfo_fields(), format);
+  const auto listing = Listing<NodeRow>::of(sinfo_fields(), format, by_name);
   if (!listing) return listing.error().message;
   std::vector<const api::PartitionInfo*> partitions;
   for (const auto& partition : cluster.partitions) partitions.push_back(&partition);

@@ -30,17 +30,17 @@ void optional_number(JsonWriter& json, std::string_view key, std::optional<std::
   }
 }
 
+// Which GPU it is: the first fields of an object about one.
+JsonWriter& begin_gpu(JsonWriter& json, const auto& gpu) {
+  json.begin_object().field("index", gpu.index).field("uuid", gpu.uuid);
+  return json.field("model", gpu.model);
+}
+
 void gpu_share(JsonWriter& json, const JobInfo& job) {
   json.key("gpu_share").begin_array();
   for (const auto& gpu : job.gpus) {
-    json.begin_object()
-        .field("index", gpu.index)
-        .field("uuid", gpu.uuid)
-        .field("model", gpu.model)
-        .field("memory", gpu.memory)
-        .field("compute", gpu.compute)
-        .field("whole", gpu.whole)
-        .end_object();
+    begin_gpu(json, gpu).field("memory", gpu.memory).field("compute", gpu.compute);
+    json.field("whole", gpu.whole).end_object();
   }
   json.end_array();
 }
@@ -143,12 +143,7 @@ void accounting_job(JsonWriter& json, const JobInfo& job, const std::string& clu
   json.field("partition", job.partition).field("priority", job.priority).field("qos", job.qos);
   json.key("required").begin_object().field("CPUs", job.cpus);
   json.field("memory", job.memory / 1'048'576).end_object();
-  json.key("kill_request_user");
-  if (job.cancelled_by) {
-    json.value(*job.cancelled_by);
-  } else {
-    json.null();
-  }
+  optional_number(json, "kill_request_user", job.cancelled_by);
   json.key("state").begin_object().field("current", job.state).field("reason", job.reason);
   json.end_object().key("steps").begin_array();
   for (const auto& step : job.steps) accounting_step(json, job, step, now);
@@ -194,15 +189,9 @@ std::string sinfo_json(const api::ClusterInfo& cluster) {
   json.field("tres", node_configured_tres(node)).field("tres_used", node_allocated_tres(node));
   json.field("simulated", cluster.simulated).key("gpus").begin_array();
   for (const auto& gpu : node.gpus) {
-    json.begin_object()
-        .field("index", gpu.index)
-        .field("uuid", gpu.uuid)
-        .field("model", gpu.model)
-        .field("simulated", gpu.simulated)
-        .field("memory", gpu.memory)
-        .field("memory_granted", gpu.memory_granted)
-        .field("compute_granted", gpu.compute_granted)
-        .end_object();
+    begin_gpu(json, gpu).field("simulated", gpu.simulated).field("memory", gpu.memory);
+    json.field("memory_granted", gpu.memory_granted);
+    json.field("compute_granted", gpu.compute_granted).end_object();
   }
   return json.end_array().end_object().end_array().end_object().text();
 }

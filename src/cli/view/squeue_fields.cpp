@@ -22,7 +22,7 @@ void text_or(Out& out, std::string_view text, std::string_view otherwise) {
   out += text.empty() ? otherwise : text;
 }
 
-// Fields of which we have nothing to say print what Slurm prints when they are not set.
+// Fields that we do not have print what Slurm prints when they are not set.
 constexpr auto kNull = [](Out& out, const JobInfo&, const Context&) { out += "(null)"; };
 constexpr auto kNa = [](Out& out, const JobInfo&, const Context&) { out += "N/A"; };
 constexpr auto kZero = [](Out& out, const JobInfo&, const Context&) { out += '0'; };
@@ -57,7 +57,8 @@ void pending_time(Out& out, const JobInfo& job, const Context& context) {
 
 // clang-format off
 #define TEXT(expression) [](Out& out, const JobInfo& job, const Context&) { (void)job; out += expression; }
-#define OR_NULL(member) [](Out& out, const JobInfo& job, const Context&) { text_or(out, job.member, "(null)"); }
+#define OR(text, otherwise) [](Out& out, const JobInfo& job, const Context&) { text_or(out, text, otherwise); }
+#define OR_NULL(member) OR(job.member, "(null)")
 #define NUMBER(expression) [](Out& out, const JobInfo& job, const Context&) { number(out, expression); }
 #define TIME(expression) [](Out& out, const JobInfo& job, const Context&) { append_time(out, expression, "N/A"); }
 
@@ -71,9 +72,7 @@ constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {'K', "ArrayTaskID", "ARRAY_TASK_ID", array_task},
     {0, "AssocID", "ASSOC_ID", kZero},
     {0, "BatchFlag", "BATCH_FLAG", NUMBER(job.batch ? 1 : 0)},
-    {'B', "BatchHost", "EXEC_HOST", [](Out& out, const JobInfo& job, const Context&) {
-       text_or(out, is_pending(job) ? std::string_view() : job.node, "n/a");
-     }},
+    {'B', "BatchHost", "EXEC_HOST", OR(is_pending(job) ? std::string_view() : job.node, "n/a")},
     {0, "BoardsPerNode", "BOARDS_PER_NODE", kNa},
     {0, "BurstBuffer", "BURST_BUFFER", kNothing},
     {0, "BurstBufferState", "BURST_BUFFER_STATE", kNothing},
@@ -185,12 +184,8 @@ constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {0, "tres-bind", "TRES_BIND", kNa},
     {0, "tres-freq", "TRES_FREQ", kNa},
     {0, "tres-per-job", "TRES_PER_JOB", kNa},
-    {'b', "tres-per-node", "TRES_PER_NODE", [](Out& out, const JobInfo& job, const Context&) {
-       text_or(out, tres_per_node(job), "N/A");
-     }},
-    {0, "gres", "TRES_PER_NODE", [](Out& out, const JobInfo& job, const Context&) {
-       text_or(out, tres_per_node(job), "N/A");
-     }},
+    {'b', "tres-per-node", "TRES_PER_NODE", OR(tres_per_node(job), "N/A")},
+    {0, "gres", "TRES_PER_NODE", OR(tres_per_node(job), "N/A")},
     {0, "tres-per-socket", "TRES_PER_SOCKET", kNa},
     {0, "tres-per-step", "TRES_PER_STEP", kNa},
     {0, "tres-per-task", "TRES_PER_TASK", kNa},
@@ -200,13 +195,12 @@ constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {'w', "WCKey", "WCKEY", kNull},
     {'Z', "WorkDir", "WORK_DIR", TEXT(job.work_dir)},
     // Ours: what it holds of each GPU, and the sentence behind the reason.
-    {0, "GpuShare", "GPU_SHARE", [](Out& out, const JobInfo& job, const Context&) {
-       text_or(out, gpu_share_text(job), "N/A");
-     }},
+    {0, "GpuShare", "GPU_SHARE", OR(gpu_share_text(job), "N/A")},
     {0, "Why", "WHY", TEXT(job.reason_detail)},
 });
 
 #undef TEXT
+#undef OR
 #undef OR_NULL
 #undef NUMBER
 #undef TIME
@@ -222,41 +216,33 @@ void step_time(Out& out, const StepRow& row, const Context& context) {
   out += format_duration(Millis(std::max<std::int64_t>(0, end - row.step->start_ms)),
                          TimeStyle::squeue);
 }
-void step_node(Out& out, const StepRow& row, const Context&) { out += row.job->node; }
-void step_na(Out& out, const StepRow&, const Context&) { out += "N/A"; }
+
+// clang-format off
+#define TEXT(expression) [](Out& out, const StepRow& row, const Context&) { (void)row; out += expression; }
+#define NUMBER(expression) [](Out& out, const StepRow& row, const Context&) { number(out, expression); }
 
 constexpr auto kStepFields = std::to_array<ViewField<StepRow>>({
-    {'A', "ArrayJobID", "ARRAY_JOB_ID",
-     [](Out& out, const StepRow& row, const Context&) {
-       number(out, row.job->array_job_id.value_or(row.job->id));
-     }},
-    {'b', "gres", "TRES_PER_NODE", step_na},
+    {'A', "ArrayJobID", "ARRAY_JOB_ID", NUMBER(row.job->array_job_id.value_or(row.job->id))},
+    {'b', "gres", "TRES_PER_NODE", TEXT("N/A")},
     {'i', "StepID", "STEPID", step_id},
-    {'j', "StepName", "NAME",
-     [](Out& out, const StepRow& r, const Context&) { out += r.step->name; }},
-    {0, "Name", "NAME", [](Out& out, const StepRow& r, const Context&) { out += r.step->name; }},
-    {'l', "TimeLimit", "TIME_LIMIT",
-     [](Out& out, const StepRow&, const Context&) { out += "UNLIMITED"; }},
+    {'j', "StepName", "NAME", TEXT(row.step->name)},
+    {0, "Name", "NAME", TEXT(row.step->name)},
+    {'l', "TimeLimit", "TIME_LIMIT", TEXT("UNLIMITED")},
     {'M', "TimeUsed", "TIME", step_time},
-    {'N', "Nodes", "NODELIST", step_node},
-    {'n', "NumTasks", "TASKS",
-     [](Out& out, const StepRow& row, const Context&) { number(out, row.step->ntasks); }},
-    {'C', "NumCPUs", "CPUS",
-     [](Out& out, const StepRow& row, const Context&) { number(out, row.step->cpus); }},
-    {'P', "Partition", "PARTITION",
-     [](Out& out, const StepRow& row, const Context&) { out += row.job->partition; }},
-    {'S', "StartTime", "START_TIME",
-     [](Out& out, const StepRow& row,
-        const Context&) { append_time(out, row.step->start_ms, "N/A"); }},
-    {'t', "StateCompact", "ST",
-     [](Out& out, const StepRow& row, const Context&) { out += compact_state(row.step->state); }},
-    {'T', "StepState", "STATE",
-     [](Out& out, const StepRow& row, const Context&) { out += row.step->state; }},
-    {'u', "UserName", "USER",
-     [](Out& out, const StepRow& row, const Context&) { out += row.job->user; }},
-    {'U', "UserID", "USER",
-     [](Out& out, const StepRow& row, const Context&) { number(out, row.job->uid); }},
+    {'N', "Nodes", "NODELIST", TEXT(row.job->node)},
+    {'n', "NumTasks", "TASKS", NUMBER(row.step->ntasks)},
+    {'C', "NumCPUs", "CPUS", NUMBER(row.step->cpus)},
+    {'P', "Partition", "PARTITION", TEXT(row.job->partition)},
+    {'S', "StartTime", "START_TIME", [](Out& out, const StepRow& row, const Context&) { append_time(out, row.step->start_ms, "N/A"); }},
+    {'t', "StateCompact", "ST", TEXT(compact_state(row.step->state))},
+    {'T', "StepState", "STATE", TEXT(row.step->state)},
+    {'u', "UserName", "USER", TEXT(row.job->user)},
+    {'U', "UserID", "USER", NUMBER(row.job->uid)},
 });
+
+#undef TEXT
+#undef NUMBER
+// clang-format on
 
 using Order = std::strong_ordering;
 
@@ -265,69 +251,27 @@ std::int64_t time_key(std::optional<std::int64_t> ms) {
   return ms && *ms > 0 ? *ms : std::numeric_limits<std::int64_t>::max();
 }
 
-Order compare_by(char letter, const JobInfo& a, const JobInfo& b) {
-  switch (letter) {
-    case 'a':
-      return a.account <=> b.account;
-    case 'c':
-      return a.cpus_per_task <=> b.cpus_per_task;
-    case 'C':
-      return a.cpus <=> b.cpus;
-    case 'e':
-      return time_key(a.end_ms) <=> time_key(b.end_ms);
-    case 'f':
-      return a.constraint <=> b.constraint;
-    case 'g':
-      return a.group <=> b.group;
-    case 'G':
-      return a.gid <=> b.gid;
-    case 'i':
-    case 'A':
-    case 'F':
-      return a.id <=> b.id;
-    case 'j':
-      return a.name <=> b.name;
-    case 'K':
-      return a.array_task_id.value_or(-1) <=> b.array_task_id.value_or(-1);
-    case 'l':
-      return time_key(a.time_limit_ms) <=> time_key(b.time_limit_ms);
-    case 'm':
-      return a.memory <=> b.memory;
-    case 'M':
-      return b.start_ms.value_or(0) <=> a.start_ms.value_or(0);
-    case 'N':
-    case 'B':
-      return a.node <=> b.node;
-    case 'o':
-      return a.command <=> b.command;
-    case 'p':
-    case 'Q':
-      return a.priority <=> b.priority;
-    case 'P':
-      return a.partition <=> b.partition;
-    case 'q':
-      return a.qos <=> b.qos;
-    case 'r':
-    case 'R':
-      return a.reason <=> b.reason;
-    case 'S':
-      return time_key(a.start_ms) <=> time_key(b.start_ms);
-    case 't':
-      return compact_state(a.state) <=> compact_state(b.state);
-    case 'T':
-      return a.state <=> b.state;
-    case 'u':
-      return a.user <=> b.user;
-    case 'U':
-      return a.uid <=> b.uid;
-    case 'V':
-      return a.submit_ms <=> b.submit_ms;
-    case 'y':
-      return a.nice <=> b.nice;
-    default:
-      return Order::equal;  // a field in which no two of our jobs differ
-  }
-}
+// The letters of -S. Two jobs of ours never differ in the other fields.
+struct SortField {
+  std::string_view letters;
+  Order (*compare)(const JobInfo& a, const JobInfo& b);
+};
+// clang-format off
+#define BY(field) [](const JobInfo& a, const JobInfo& b) -> Order { return a.field <=> b.field; }
+#define BY_TIME(field) [](const JobInfo& a, const JobInfo& b) -> Order { return time_key(a.field) <=> time_key(b.field); }
+constexpr auto kSortFields = std::to_array<SortField>({
+    {"a", BY(account)}, {"c", BY(cpus_per_task)}, {"C", BY(cpus)}, {"e", BY_TIME(end_ms)}, {"f", BY(constraint)},
+    {"g", BY(group)}, {"G", BY(gid)}, {"iAF", BY(id)}, {"j", BY(name)}, {"K", BY(array_task_id.value_or(-1))},
+    {"l", BY_TIME(time_limit_ms)}, {"m", BY(memory)}, {"NB", BY(node)}, {"o", BY(command)}, {"pQ", BY(priority)},
+    {"P", BY(partition)}, {"q", BY(qos)}, {"rR", BY(reason)}, {"S", BY_TIME(start_ms)}, {"T", BY(state)},
+    {"u", BY(user)}, {"U", BY(uid)}, {"V", BY(submit_ms)}, {"y", BY(nice)},
+    // The later it started the less it has run.
+    {"M", [](const JobInfo& a, const JobInfo& b) -> Order { return b.start_ms.value_or(0) <=> a.start_ms.value_or(0); }},
+    {"t", [](const JobInfo& a, const JobInfo& b) -> Order { return compact_state(a.state) <=> compact_state(b.state); }},
+});
+#undef BY
+#undef BY_TIME
+// clang-format on
 
 }  // namespace
 
@@ -343,7 +287,10 @@ Result<std::vector<SortKey>> parse_sort_keys(std::string_view text) {
     } else if (c == '-') {
       descending = true;
     } else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
-      keys.push_back({c, descending});
+      const auto* const field = std::ranges::find_if(kSortFields, [c](const SortField& known) {
+        return known.letters.find(c) < known.letters.npos;
+      });
+      if (field != kSortFields.end()) keys.push_back({field->compare, descending});
       descending = false;
     } else {
       return fail(Error::Code::invalid_argument, "Invalid sort specification: {}", quote(text));
@@ -360,7 +307,7 @@ void sort_jobs(std::vector<JobInfo>& jobs, const std::vector<SortKey>& keys) {
     const auto& a = jobs[i];
     const auto& b = jobs[j];
     for (const auto& key : keys) {
-      const auto way = compare_by(key.letter, a, b);
+      const auto way = key.compare(a, b);
       if (way != 0) return key.descending ? way > 0 : way < 0;
     }
     if (a.id != b.id) return a.id < b.id;

@@ -1,6 +1,7 @@
 // What squeue can print of a job or a step, and in which order: the tables behind -o, -O and -S.
 #pragma once
 
+#include <compare>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -29,7 +30,7 @@ std::span<const ViewField<StepRow>> squeue_step_fields();
 // `P,t,-p`: letters of -o, a minus turning the order around. Equal jobs stay in the order of their
 // ids.
 struct SortKey {
-  char letter;
+  std::strong_ordering (*compare)(const api::JobInfo& a, const api::JobInfo& b);
   bool descending;
 };
 Result<std::vector<SortKey>> parse_sort_keys(std::string_view text);

@@ -1,7 +1,5 @@
 #include "cli/view/squeue_print.hpp"
 
-#include <algorithm>
-
 #include "base/timestamp.hpp"
 #include "cli/view/squeue_fields.hpp"
 
@@ -9,11 +7,6 @@ namespace aliquot::cli {
 namespace {
 
 using api::JobInfo;
-
-template <class T, class U>
-bool any_or_one_of(const std::vector<T>& wanted, const U& value) {
-  return wanted.empty() || std::ranges::find(wanted, value) != wanted.end();
-}
 
 void expand_arrays(std::vector<JobInfo>& jobs, const JobFilter& filter) {
   std::vector<JobInfo> expanded;
@@ -35,44 +28,17 @@ void expand_arrays(std::vector<JobInfo>& jobs, const JobFilter& filter) {
   jobs = std::move(expanded);
 }
 
-Result<SqueueText> format_steps(const std::vector<JobInfo>& jobs, const SqueueView& view) {
-  const auto listing = view.by_name
-                           ? TRY(Listing<StepRow>::of_names(squeue_step_fields(), view.format))
-                           : TRY(Listing<StepRow>::of_letters(squeue_step_fields(), view.format));
-  SqueueText out{{}, listing.unknown()};
+template <class Record>
+Result<Listing<Record>> begin_table(std::span<const ViewField<Record>> fields,
+                                    const SqueueView& view, SqueueText& out) {
+  auto listing = TRY(Listing<Record>::of(fields, view.format, view.by_name));
+  out.unknown_fields = listing.unknown();
   if (view.date_line) out.text += format_date_line(view.context.now) + "\n";
   if (view.header) listing.append_header(out.text);
-  for (const auto& job : jobs) {
-    for (const auto& step : job.steps) {
-      if (step.state != "RUNNING" && step.state != "SUSPENDED") continue;
-      listing.append_row(out.text, {&job, &step}, view.context);
-    }
-  }
-  return out;
+  return listing;
 }
 
 }  // namespace
-
-bool JobFilter::only_unfinished() const {
-  return !all_states && std::ranges::none_of(states, [](const std::string& state) {
-    JobInfo job;
-    job.state = state;
-    return is_finished(job);
-  });
-}
-
-bool JobFilter::accepts(const JobInfo& job) const {
-  if (!all_states && (states.empty() ? is_finished(job) : !any_or_one_of(states, job.state))) {
-    return false;
-  }
-  if (!any_or_one_of(uids, job.uid) || !any_or_one_of(partitions, job.partition) ||
-      !any_or_one_of(names, job.name) || !any_or_one_of(accounts, job.account) ||
-      !any_or_one_of(qos, job.qos)) {
-    return false;
-  }
-  return ids.empty() ||
-         std::ranges::any_of(ids, [&](const auto& id) { return matches_job_id(job, id); });
-}
 
 void select_jobs(std::vector<JobInfo>& jobs, const SqueueView& view) {
   std::erase_if(jobs, [&](const JobInfo& job) { return !view.filter.accepts(job); });
@@ -82,15 +48,19 @@ void select_jobs(std::vector<JobInfo>& jobs, const SqueueView& view) {
 Result<SqueueText> format_squeue(std::vector<JobInfo>& jobs, const SqueueView& view) {
   select_jobs(jobs, view);
   sort_jobs(jobs, TRY(parse_sort_keys(view.sort.empty() ? kSqueueSort : view.sort)));
-  if (view.steps) return format_steps(jobs, view);
-
-  const auto listing = view.by_name
-                           ? TRY(Listing<JobInfo>::of_names(squeue_fields(), view.format))
-                           : TRY(Listing<JobInfo>::of_letters(squeue_fields(), view.format));
-  SqueueText out{{}, listing.unknown()};
+  SqueueText out;
+  if (view.steps) {
+    const auto listing = TRY(begin_table(squeue_step_fields(), view, out));
+    for (const auto& job : jobs) {
+      for (const auto& step : job.steps) {
+        if (step.state != "RUNNING" && step.state != "SUSPENDED") continue;
+        listing.append_row(out.text, {&job, &step}, view.context);
+      }
+    }
+    return out;
+  }
   out.text.reserve(256 + jobs.size() * 96);
-  if (view.date_line) out.text += format_date_line(view.context.now) + "\n";
-  if (view.header) listing.append_header(out.text);
+  const auto listing = TRY(begin_table(squeue_fields(), view, out));
   for (const auto& job : jobs) listing.append_row(out.text, job, view.context);
   return out;
 }

@@ -2,31 +2,15 @@
 // that it can be tested and measured without a daemon.
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "api/types.hpp"
 #include "base/result.hpp"
+#include "cli/view/job_filter.hpp"
 #include "cli/view/job_text.hpp"
 
 namespace aliquot::cli {
-
-struct JobFilter {
-  std::vector<std::string> ids;  // each list: empty means any
-  std::vector<std::uint32_t> uids;
-  std::vector<std::string> states;  // long names; empty: what has not ended
-  bool all_states = false;
-  std::vector<std::string> partitions;
-  std::vector<std::string> names;
-  std::vector<std::string> accounts;
-  std::vector<std::string> qos;
-
-  [[nodiscard]] bool accepts(const api::JobInfo& job) const;
-  // It accepts nothing that is over.
-  [[nodiscard]] bool only_unfinished() const;
-};
 
 struct SqueueView {
   JobFilter filter;

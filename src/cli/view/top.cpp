@@ -5,16 +5,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
+#include <cstdlib>
 #include <string>
 
 #include "api/json.hpp"
-#include "cli/common.hpp"
+#include "base/text.hpp"
 #include "cli/console.hpp"
 #include "cli/interrupts.hpp"
-#include "cli/view/ours.hpp"
-#include "cli/view/slurm_command.hpp"
-#include "cli/view/sources.hpp"
+#include "cli/own_command.hpp"
+#include "cli/query.hpp"
+#include "cli/users.hpp"
+#include "cli/view/engine_query.hpp"
 #include "cli/view/top_text.hpp"
 
 namespace aliquot::cli {
@@ -26,7 +27,7 @@ struct TopOptions {
   bool json = false;
 };
 
-// The terminal as we found it comes back, however we leave.
+// Switches the terminal to a screen of its own, and back in the destructor.
 class Screen {
  public:
   Screen() {
@@ -44,7 +45,7 @@ class Screen {
     if (changed_) ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
   }
 
-  // One write, from the top left; what was there before and is not now goes.
+  // One write, from the top left; what is left of the last page is wiped.
   static bool show(std::string_view text) {
     winsize size{};
     ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
@@ -65,7 +66,7 @@ class Screen {
 
 enum class Wish { go_on, quit };
 
-// Until a key, a signal or the time.
+// Waits for a key, a signal, or the delay to pass.
 Wish wait(Interrupts& interrupts, Millis delay) {
   constexpr Millis kSlice(100);
   bool keys = true;
@@ -117,17 +118,18 @@ int top(const TopOptions& options) {
 
 }  // namespace
 
-void add_top(CLI::App& parent, Invocation& invocation) {
-  auto* command =
-      parent.add_subcommand("top", "GPUs and jobs as they are used, refreshed until you press q");
-  const auto options = std::make_shared<TopOptions>();
-  command->add_option("-d,--delay", options->delay_s, "Seconds between two looks")
-      ->check(CLI::Range(0.1, 3600.0))
+void add_top(CLI::App& command, Invocation& invocation) {
+  auto& options = run_with(command, invocation, top);
+  command.add_option("-d,--delay", options.delay_s, "Seconds between two looks")
+      ->check([](const std::string& text) {
+        char* end = nullptr;
+        const double seconds = std::strtod(text.c_str(), &end);
+        const bool right = end != text.c_str() && *end == '\0' && seconds >= 0.1 && seconds <= 3600;
+        return right ? "" : quote(text) + " is no number of seconds from 0.1 to 3600";
+      })
       ->capture_default_str();
-  command->add_flag("--once", options->once, "Print once, as when the output is no terminal");
-  command->add_flag("--json", options->json, "Print one JSON object, once");
-  command->callback(
-      [&invocation, options] { invocation.run = [options] { return top(*options); }; });
+  command.add_flag("--once", options.once, "Print once, as when the output is no terminal");
+  command.add_flag("--json", options.json, "Print one JSON object, once");
 }
 
 }  // namespace aliquot::cli

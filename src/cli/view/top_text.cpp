@@ -24,7 +24,7 @@ const api::GpuInfo* gpu_of(const api::GpuHold& hold, const api::ClusterInfo& clu
   return nullptr;
 }
 
-std::string gpu_line(const api::ClusterInfo& cluster, const api::NodeInfo& node, std::size_t width,
+std::string top_line(const api::ClusterInfo& cluster, const api::NodeInfo& node, std::size_t width,
                      const api::GpuInfo& gpu, const Paint& paint) {
   const auto busy = busy_text(cluster, gpu);
   auto load = fmt::format("{} {:>4}", bar(busy == "?" ? 0 : gpu.utilisation, 10'000), busy);
@@ -38,15 +38,15 @@ std::string gpu_line(const api::ClusterInfo& cluster, const api::NodeInfo& node,
 }
 
 std::string jobs_table(const api::Overview& overview, const Looking& looking) {
-  struct Line {
+  struct Shown {
     const JobInfo* job;
     JobUse use;
   };
-  std::vector<Line> lines;
+  std::vector<Shown> lines;
   for (const auto& job : overview.jobs) {
     if (is_active(job) && !job.gpus.empty()) lines.push_back({&job, use_of(job, overview.cluster)});
   }
-  std::ranges::stable_sort(lines, [](const Line& a, const Line& b) {
+  std::ranges::stable_sort(lines, [](const Shown& a, const Shown& b) {
     return a.use.utilisation.value_or(-1) > b.use.utilisation.value_or(-1);
   });
   std::vector<Row> rows;
@@ -99,10 +99,7 @@ std::string format_top(const api::Overview& overview, const Looking& looking, co
   std::int64_t waiting = 0;
   for (const auto& job : overview.jobs) {
     if (is_active(job)) ++running;
-    if (is_pending(job)) {
-      const auto elements = array_elements(job.array_pending).size();
-      waiting += elements > 0 ? static_cast<std::int64_t>(elements) : 1;
-    }
+    if (is_pending(job)) waiting += job_count(job);
   }
   auto out =
       fmt::format("{} · {} · {} running, {} waiting\n", format_timestamp(looking.now).substr(11),
@@ -110,7 +107,7 @@ std::string format_top(const api::Overview& overview, const Looking& looking, co
   std::size_t width = 0;
   for (const auto& node : cluster.nodes) width = std::max(width, node.name.size());
   for (const auto* node : nodes_of(cluster)) {
-    for (const auto& gpu : node->gpus) out += gpu_line(cluster, *node, width, gpu, paint);
+    for (const auto& gpu : node->gpus) out += top_line(cluster, *node, width, gpu, paint);
   }
   return out + "\n" + jobs_table(overview, looking);
 }

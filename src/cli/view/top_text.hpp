@@ -7,7 +7,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "api/types.hpp"
 #include "cli/view/overview_text.hpp"
@@ -15,7 +14,7 @@
 
 namespace aliquot::cli {
 
-// What was measured of a job; nothing where nobody can tell it from its neighbours on the GPU.
+// What was measured of a job; empty if it cannot be told apart from other jobs on its GPU.
 struct JobUse {
   std::optional<std::int64_t> utilisation = {};  // 1/10,000 of a GPU, the mean over its GPUs
   std::optional<std::int64_t> memory = {};       // bytes on all of them

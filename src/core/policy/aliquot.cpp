@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/policy/all.hpp"
+#include "core/policy/makers.hpp"
 #include "core/policy/prices.hpp"
 
 namespace aliquot::core {
@@ -10,9 +10,7 @@ namespace {
 // Takes the place whose loss of worth is least, by the prices of what usually comes.
 class Aliquot final : public Policy {
  public:
-  explicit Aliquot(Profile profile) : profile_(std::move(profile)) {}
-
-  [[nodiscard]] std::string_view name() const override { return "aliquot"; }
+  explicit Aliquot(Profile profile) : Policy("aliquot"), profile_(std::move(profile)) {}
 
   bool prepare(const Cluster& cluster) override {
     if (cluster.size() != priced_nodes_ || cluster.gpu_count() != priced_gpus_) {
@@ -66,17 +64,23 @@ class Aliquot final : public Policy {
     const CpuMilli cpus = cluster.state(node).cpus_free;
     const auto gpus = cluster.gpus(node);
     const std::uint8_t main_model = gpus.empty() ? std::uint8_t{0} : gpus[0].model;
-    Lanes sums = {};
-    std::uint32_t free = 0;
-    for (GpuIndex gpu = 0; gpu < gpus.size(); ++gpu) {
-      add(sums, prices_.worth(gpus[gpu].model, prices_.row_of(cluster, node, gpu)));
-      if (gpus[gpu].free() && gpus[gpu].model == main_model) ++free;
-    }
     const auto node_worth = [&](Lanes gpu_worth, std::uint32_t free_gpus, CpuMilli free_cpus) {
       if (!gpus.empty()) add(gpu_worth, prices_.together(main_model, free_gpus));
       return prices_.node_worth(gpu_worth, free_cpus);
     };
-    const float before = node_worth(sums, free, cpus);
+    NodeNote scratch;
+    NodeNote& note = fit.note != nullptr ? *fit.note : scratch;
+    if (!note.written) {
+      note = {.written = true};
+      for (GpuIndex gpu = 0; gpu < gpus.size(); ++gpu) {
+        add(note.lanes, prices_.worth(gpus[gpu].model, prices_.row_of(cluster, node, gpu)));
+        if (gpus[gpu].free() && gpus[gpu].model == main_model) ++note.count;
+      }
+      note.sum = node_worth(note.lanes, note.count, cpus);
+    }
+    Lanes sums = note.lanes;
+    std::uint32_t free = note.count;
+    const float before = note.sum;
     if (shape.kind == Shape::Kind::no_gpu) {
       // Where CPUs are plenty, best beside GPUs that are used up.
       return static_cast<double>(node_worth(sums, free, cpus - shape.cpus) - before -

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "core/policy/all.hpp"
+#include "core/policy/makers.hpp"
 #include "core/policy/published.hpp"
 
 namespace aliquot::core {
@@ -13,9 +13,7 @@ using published::milli;
 // Fragmentation gradient descent: the place that adds least to what a typical job could not use.
 class Fgd final : public Policy {
  public:
-  explicit Fgd(Profile profile) : profile_(std::move(profile)) {}
-
-  [[nodiscard]] std::string_view name() const override { return "fgd"; }
+  explicit Fgd(Profile profile) : Policy("fgd"), profile_(std::move(profile)) {}
 
   bool prepare(const Cluster& cluster) override {
     if (known_models_ == cluster.model_count()) return false;

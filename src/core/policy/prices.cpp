@@ -85,6 +85,7 @@ void Prices::learn(const Cluster& cluster, const Profile& profile) {
   levels_ = 0;
   for (const Compute limit : limits_) levels_ = std::max(levels_, to_level(limit));
   rows_per_model_ = levels_ + 1 + limits_.size();
+  find_models(cluster);
 
   double value = 0;
   double cpus = 0;
@@ -122,48 +123,54 @@ void Prices::learn(const Cluster& cluster, const Profile& profile) {
   }
 }
 
-void Prices::add_members(const Cluster& cluster, const Shape& shape, std::size_t kind) {
+// The first GPU of each model.
+void Prices::find_models(const Cluster& cluster) {
+  first_gpus_.clear();
   std::uint64_t done = 0;
   for (NodeIndex node = 0; node < cluster.size(); ++node) {
-    const Node& host = cluster.node(node);
-    for (GpuIndex gpu = 0; gpu < host.gpus.size(); ++gpu) {
-      const std::uint8_t model = cluster.gpus(node)[gpu].model;
-      const std::uint64_t bit = std::uint64_t{1} << model;
-      // GPUs of one model are alike: the first one speaks for all.
-      if ((done & bit) != 0) continue;
+    for (GpuIndex gpu = 0; gpu < cluster.gpus(node).size(); ++gpu) {
+      const std::uint64_t bit = std::uint64_t{1} << cluster.model(node, gpu);
+      if ((done & bit) == 0) first_gpus_.emplace_back(node, gpu);
       done |= bit;
-      const auto portion = portion_on(shape.what, host, host.gpus[gpu]);
-      if ((shape.models & bit) == 0 || !portion) continue;
-      ModelTable& table = tables_[model];
-      if (shape.kind == Shape::Kind::whole) {
-        kinds_[kind].value = kGpuMilli * shape.count;
-        if (shape.count > 1) {
-          table.several.push_back(kind);
-        } else {
-          table.members.push_back({kind, kWhole, kGpuMilli});
-        }
-        continue;
-      }
-      const auto compute = static_cast<double>(portion->compute.value());
-      const double memory = host.gpus[gpu].memory > Bytes(0)
-                                ? static_cast<double>(portion->memory.value()) /
-                                      static_cast<double>(host.gpus[gpu].memory.value())
-                                : 0;
-      const double milli =
-          std::max(compute * kMilliPerLevel / kComputePerLevel, memory * kGpuMilli);
-      if (milli <= 0) continue;
-      const auto size = static_cast<std::uint32_t>(std::ceil(milli / kMilliPerLevel));
-      auto at = std::ranges::lower_bound(table.sizes, size);
-      const auto position = static_cast<std::size_t>(at - table.sizes.begin());
-      if (at == table.sizes.end() || *at != size) {
-        table.sizes.insert(at, size);
-        for (Member& other : table.members) {
-          if (other.size != kWhole && other.size >= position) ++other.size;
-        }
-      }
-      table.members.push_back({kind, position, milli});
-      kinds_[kind].value = milli;
     }
+  }
+}
+
+void Prices::add_members(const Cluster& cluster, const Shape& shape, std::size_t kind) {
+  // GPUs of one model are alike: the first one speaks for all.
+  for (const auto& [node, gpu] : first_gpus_) {
+    const Node& host = cluster.node(node);
+    const std::uint8_t model = cluster.model(node, gpu);
+    const auto portion = portion_on(shape.what, host, host.gpus[gpu]);
+    if (((shape.models >> model) & 1U) == 0 || !portion) continue;
+    ModelTable& table = tables_[model];
+    if (shape.kind == Shape::Kind::whole) {
+      kinds_[kind].value = kGpuMilli * shape.count;
+      if (shape.count > 1) {
+        table.several.push_back(kind);
+      } else {
+        table.members.push_back({kind, kWhole, kGpuMilli});
+      }
+      continue;
+    }
+    const auto compute = static_cast<double>(portion->compute.value());
+    const double memory = host.gpus[gpu].memory > Bytes(0)
+                              ? static_cast<double>(portion->memory.value()) /
+                                    static_cast<double>(host.gpus[gpu].memory.value())
+                              : 0;
+    const double milli = std::max(compute * kMilliPerLevel / kComputePerLevel, memory * kGpuMilli);
+    if (milli <= 0) continue;
+    const auto size = static_cast<std::uint32_t>(std::ceil(milli / kMilliPerLevel));
+    auto at = std::ranges::lower_bound(table.sizes, size);
+    const auto position = static_cast<std::size_t>(at - table.sizes.begin());
+    if (at == table.sizes.end() || *at != size) {
+      table.sizes.insert(at, size);
+      for (Member& other : table.members) {
+        if (other.size != kWhole && other.size >= position) ++other.size;
+      }
+    }
+    table.members.push_back({kind, position, milli});
+    kinds_[kind].value = milli;
   }
 }
 
@@ -224,6 +231,7 @@ std::vector<Prices::SampledNode> Prices::sample(const Cluster& cluster) {
   // A free row is always needed: jobs of several GPUs are weighed against it.
   for (ModelTable& table : tables_) {
     table.sampled.assign(rows_per_model_, false);
+    table.sampled_free = 0;
     std::fill(table.sampled.begin() + levels_ + 1, table.sampled.end(), true);
   }
   const std::size_t stride = (cluster.size() + kMaxSample - 1) / kMaxSample;
@@ -246,6 +254,7 @@ std::vector<Prices::SampledNode> Prices::sample(const Cluster& cluster) {
         seen.free_row = row;
       }
     }
+    tables_[seen.model].sampled_free |= 1U << seen.free;
     if (!seen.gpus.empty()) nodes.push_back(std::move(seen));
   }
   return nodes;
@@ -269,12 +278,13 @@ void Prices::iterate(const std::vector<SampledNode>& nodes, double jobs, int tim
 void Prices::tabulate(Rows which) {
   worth_.resize(tables_.size() * rows_per_model_);
   together_.resize(tables_.size() * (kMaxFree + 1));
+  for (Kind& kind : kinds_) kind.discount = std::exp(-kind.price / temperature_);
   for (std::size_t model = 0; model < tables_.size(); ++model) {
     ModelTable& table = tables_[model];
     std::ranges::fill(table.weights, Wide{});
     table.whole = {};
     for (const Member& member : table.members) {
-      const double discount = std::exp(-kinds_[member.kind].price / temperature_);
+      const double discount = kinds_[member.kind].discount;
       Wide& sum = member.size == kWhole ? table.whole : table.weights[member.size];
       for (std::size_t lane = 0; lane < kLanes; ++lane) {
         sum[lane] += member.factor[lane] * discount;
@@ -303,7 +313,7 @@ void Prices::tabulate(Rows which) {
             static_cast<float>(temperature_ * (std::log(ways) + table.growth[lane] * level));
       }
     }
-    tabulate_together(static_cast<std::uint8_t>(model));
+    tabulate_together(static_cast<std::uint8_t>(model), which);
   }
 }
 
@@ -360,11 +370,12 @@ double Prices::several_gain(const Kind& kind, std::uint32_t free, float whole_wo
   return one * jobs / (kTogetherFactor * temperature_);
 }
 
-void Prices::tabulate_together(std::uint8_t model) {
+void Prices::tabulate_together(std::uint8_t model, Rows which) {
   const ModelTable& table = tables_[model];
   const Lanes& whole_worth = worth(model, levels_ + 1);
   if (table.several.empty()) return;
   for (std::uint32_t free = 2; free <= most_free_; ++free) {
+    if (which == Rows::sampled && ((table.sampled_free >> free) & 1U) == 0) continue;
     Lanes& sums = together_[model * (kMaxFree + 1) + free];
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
       const auto gain = [&](std::size_t kind) {
@@ -480,9 +491,10 @@ void Prices::collect() {
       const bool whole = member.size == kWhole;
       const Wide& used = whole ? table.whole_used : table.size_used[member.size];
       const Wide& weight = whole ? table.whole : table.weights[member.size];
-      const double discount = std::exp(-kind.price / temperature_);
       for (std::size_t lane = 0; lane < kLanes; ++lane) {
-        if (used[lane] > 0) kind.used += used[lane] * member.factor[lane] * discount / weight[lane];
+        if (used[lane] > 0) {
+          kind.used += used[lane] * member.factor[lane] * kind.discount / weight[lane];
+        }
       }
     }
   }

@@ -69,7 +69,8 @@ class Prices {
     std::uint32_t gpus = 1;
     std::uint64_t models = 0;
     double price = 0;
-    double used = 0;  // by the current solution
+    double discount = 1;  // of its weights, by the price
+    double used = 0;      // by the current solution
   };
   // A kind on one model: its size there and its Boltzmann weight before the price.
   struct Member {
@@ -89,6 +90,7 @@ class Prices {
     Wide step = {};                  // from level to level without a job, in that measure
     std::vector<Wide> steps;         // and with one, by size
     std::vector<bool> sampled;       // by row: whether a sampled GPU is there
+    std::uint32_t sampled_free = 0;  // bit by number of free GPUs: whether a sampled node has them
     std::vector<Wide> fillings;      // by level: the sum over all ways to fill it
     std::vector<Wide> mass;          // by row: GPUs of the sampled nodes that are there
     std::vector<Wide> free_nodes;    // by limit and number of free GPUs: nodes that have them
@@ -106,6 +108,7 @@ class Prices {
 
   void learn(const Cluster& cluster, const Profile& profile);
   void add_members(const Cluster& cluster, const Shape& shape, std::size_t kind);
+  void find_models(const Cluster& cluster);
   void set_temperature(double temperature);
   std::vector<SampledNode> sample(const Cluster& cluster);
   void iterate(const std::vector<SampledNode>& nodes, double jobs, int times);
@@ -113,7 +116,7 @@ class Prices {
   void tabulate(Rows which);
   void set_growth(ModelTable& table) const;
   static double whole_at(const ModelTable& table, std::uint32_t level, std::size_t lane);
-  void tabulate_together(std::uint8_t model);
+  void tabulate_together(std::uint8_t model, Rows which);
   double several_gain(const Kind& kind, std::uint32_t free, float whole_worth,
                       float cpu_price) const;
   void spread(const std::vector<SampledNode>& nodes);
@@ -125,10 +128,11 @@ class Prices {
   [[nodiscard]] std::uint32_t free_row(Compute limit) const;
 
   std::vector<Kind> kinds_;
-  std::vector<ModelTable> tables_;  // by model
-  std::vector<Compute> limits_;     // distinct compute limits of the nodes
-  std::uint32_t levels_ = 0;        // of the largest limit
-  std::uint32_t most_free_ = 0;     // GPUs on one node, up to kMaxFree
+  std::vector<std::pair<NodeIndex, GpuIndex>> first_gpus_;  // one of each model
+  std::vector<ModelTable> tables_;                          // by model
+  std::vector<Compute> limits_;                             // distinct compute limits of the nodes
+  std::uint32_t levels_ = 0;                                // of the largest limit
+  std::uint32_t most_free_ = 0;                             // GPUs on one node, up to kMaxFree
   std::size_t rows_per_model_ = 0;
   std::vector<Lanes> worth_;
   std::vector<Lanes> together_;

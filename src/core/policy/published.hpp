@@ -2,7 +2,7 @@
 // a GPU has 1,000 milli.
 #pragma once
 
-#include "core/cluster.hpp"
+#include "core/policy.hpp"
 
 namespace aliquot::core::published {
 
@@ -23,11 +23,11 @@ inline std::int64_t gpu_milli_free(const Cluster& cluster, NodeIndex node) {
 }
 
 // What the request asks of this node's GPUs, all of its parts together.
-inline std::int64_t gpu_milli_asked(const Cluster& cluster, const Shape& shape, NodeIndex node,
-                                    GpuIndex gpu) {
+inline std::int64_t gpu_milli_asked(const Cluster& cluster, const Shape& shape,
+                                    const Candidates& fit) {
   if (shape.kind == Shape::Kind::no_gpu) return 0;
-  const Node& host = cluster.node(node);
-  const auto portion = portion_on(shape.what, host, host.gpus[gpu]);
+  const Node& host = cluster.node(fit.node);
+  const auto portion = portion_on(shape.what, host, host.gpus[fit.gpus.front()]);
   return portion ? shape.count * milli(portion->compute) : 0;
 }
 

@@ -57,7 +57,7 @@ TEST(Published, SeesMilliOfUsableGpus) {
   ASSERT_TRUE(cluster.set_health(0, 2, Health::lost).has_value());
   EXPECT_EQ(published::gpu_milli_free(cluster, 0), 1'700);
   EXPECT_EQ(published::gpu_milli_asked(cluster, cluster.shape(share({}, Compute(2'500), 3)).value(),
-                                       0, 0),
+                                       {.node = 0, .gpus = {0}}),
             750);
 }
 

@@ -1,42 +1,22 @@
 // aliquotd: reads its options and settings, says what is wrong with them, and runs the daemon.
-#include <getopt.h>
 #include <pwd.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <optional>
 
 #include "base/text.hpp"
 #include "engine/daemon.hpp"
 #include "node/service.hpp"
+#include "sys/folder.hpp"
 
 namespace aliquot::engine {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kHelp =
-    R"(aliquotd - queues and runs the jobs of this machine, sharing its GPUs
-
-usage: aliquotd [option…]
-
-  --foreground        stay in the foreground, log to stderr
-  --socket PATH       listen here
-  --state-dir DIR     keep the queue and the jobs' files here
-  --run-dir DIR       keep what a reboot may forget here: limits of running jobs, pipes of MPS
-  --config FILE       read the settings from here
-  --simulate MODEL:N  pretend to have N GPUs of that model, for trying things out
-  --help, --version
-
-Run by root it serves every user of the machine, run by anyone else that user alone.
-)";
 
 int say(std::string_view text) { return node::complain("aliquotd", text); }
 
@@ -69,79 +49,35 @@ std::string default_config() {
 
 // The default folder of the socket is ours to make, and must be ours: in /tmp anyone could have.
 Result<void> make_socket_folder(const fs::path& folder) {
-  const mode_t mode = ::getuid() == 0 ? 0755 : 0700;
-  std::error_code error;
-  fs::create_directories(folder.parent_path(), error);
-  if (::mkdir(folder.c_str(), mode) != 0 && errno != EEXIST) {
-    return fail(Error::Code::unavailable, "cannot create {}: {}", quote(folder.string()),
-                std::strerror(errno));
-  }
-  struct stat status {};
-  if (::lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) ||
-      status.st_uid != ::getuid() || (status.st_mode & 0022U) != 0) {
-    return fail(Error::Code::permission_denied, "{} is not safe: somebody else's, or open to all",
-                quote(folder.string()));
-  }
-  return {};
+  return sys::make_safe_folder(folder, ::getuid() == 0 ? 0755 : 0700);
 }
 
-int run(int argc, char** argv) {
-  enum : int {
-    kSocket = 256,
-    kState,
-    kRun,
-    kConfig,
-    kForeground,
-    kSimulate,
-    kHelpOption,
-    kVersion
-  };
-  static constexpr std::array<option, 9> kOptions{{
-      {"socket", required_argument, nullptr, kSocket},
-      {"state-dir", required_argument, nullptr, kState},
-      {"run-dir", required_argument, nullptr, kRun},
-      {"config", required_argument, nullptr, kConfig},
-      {"foreground", no_argument, nullptr, kForeground},
-      {"simulate", required_argument, nullptr, kSimulate},
-      {"help", no_argument, nullptr, kHelpOption},
-      {"version", no_argument, nullptr, kVersion},
-      {nullptr, 0, nullptr, 0},
-  }};
+int serve(int argc, char** argv) {
   DaemonOptions options;
+  std::string state;
+  std::string run;
   std::string config;
   std::string simulate;
   bool foreground = false;
-  for (int choice = 0; (choice = ::getopt_long(argc, argv, "", kOptions.data(), nullptr)) != -1;) {
-    switch (choice) {
-      case kSocket:
-        options.socket = optarg;
-        break;
-      case kState:
-        options.state = optarg;
-        break;
-      case kRun:
-        options.run = optarg;
-        break;
-      case kConfig:
-        config = optarg;
-        break;
-      case kForeground:
-        foreground = true;
-        break;
-      case kSimulate:
-        simulate = optarg;
-        break;
-      case kHelpOption:
-        std::fputs(kHelp, stdout);
-        return 0;
-      case kVersion:
-        fmt::print("aliquotd {}\n", ALIQUOT_VERSION);
-        return 0;
-      default:
-        return say("try --help");
-    }
-  }
-  if (optind < argc) return say(fmt::format("what is {}? Try --help", quote(argv[optind])));
+  const auto status = node::read_options(
+      argc, argv,
+      {.name = "aliquotd",
+       .version = ALIQUOT_VERSION,
+       .purpose = "queues and runs the jobs of this machine, sharing its GPUs",
+       .config = {},
+       .remarks = "Run by root it serves every user of the machine, run by anyone else that user "
+                  "alone."},
+      {{"foreground", "", "stay in the foreground, log to stderr", &foreground},
+       {"socket", "PATH", "listen here", &options.socket},
+       {"state-dir", "DIR", "keep the queue and the jobs' files here", &state},
+       {"run-dir", "DIR",
+        "keep what a reboot may forget here: limits of running jobs, pipes of MPS", &run},
+       {"config", "FILE", "read the settings from here", &config},
+       {"simulate", "MODEL:N", "pretend to have N GPUs of that model, for trying things out",
+        &simulate}});
+  if (status) return *status;
+  options.state = state;
+  options.run = run;
 
   // The place, also when something else has become the working directory.
   if (!config.empty()) config = fs::absolute(config);
@@ -201,7 +137,7 @@ int main(int argc, char** argv) {
   ::sigaddset(&hangup, SIGHUP);
   ::pthread_sigmask(SIG_BLOCK, &hangup, nullptr);
   try {
-    return aliquot::engine::run(argc, argv);
+    return aliquot::engine::serve(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "aliquotd: {}\n", error.what());
     return 1;

@@ -3,11 +3,10 @@
 
 #include <algorithm>
 
-#include "api/json.hpp"
 #include "base/text.hpp"
 #include "core/job_state.hpp"
+#include "engine/job_info.hpp"
 #include "engine/walk/world.hpp"
-#include "node/job_grant.hpp"
 
 namespace aliquot::engine::walk {
 namespace {
@@ -26,9 +25,11 @@ bool may_have_become(const api::JobInfo& was, const api::JobInfo& is) {
 }  // namespace
 
 std::vector<api::JobInfo> World::snapshot() {
-  auto list = api::from_json<api::JobList>(engine_->list({Uid(0)}, {}).value());
-  if (!list) throw Violation("the list of jobs cannot be read: " + list.error().message);
-  return std::move(list->jobs);
+  std::vector<api::JobInfo> jobs;
+  if (!engine_->views().list({Uid(0)}, {}, [&](const api::JobInfo& job) { jobs.push_back(job); })) {
+    throw Violation("the list of jobs cannot be read");
+  }
+  return jobs;
 }
 
 World::Submission* World::submission_of(const api::JobInfo& job) {
@@ -57,27 +58,23 @@ void World::check_grants() {
     throw Violation(
         fmt::format("{} jobs run, {} hold something", active.size(), engine_->ledger().size()));
   }
-  for (const api::JobInfo& job : active) {
-    const core::Use* use = engine_->ledger().find(JobId(job.id));
-    if (use == nullptr) throw Violation(fmt::format("job {} runs and holds nothing", job.id));
-    const auto gone = std::ranges::count_if(job.gpus, [&](const api::GpuHold& held) {
-      return std::ranges::none_of(host_.gpus, [&](const gpu::Device& device) {
-        return device.gpu.id.value() == held.uuid;
-      });
+  for (const Job* job : active) {
+    const core::Use* use = engine_->ledger().find(job->id);
+    if (use == nullptr) throw Violation(fmt::format("job {} runs and holds nothing", job->id));
+    const auto gone = std::ranges::count_if(job->gpus, [&](const HeldGpu& held) {
+      return std::ranges::none_of(
+          host_.gpus, [&](const gpu::Device& device) { return device.gpu.id == held.granted.gpu; });
     });
-    if (use->cpus != kOneCpu * job.cpus || use->memory != Bytes(job.memory) ||
-        std::ssize(use->gpus) != std::ssize(job.gpus) - gone) {
-      throw Violation(fmt::format("job {} holds something else than it says", job.id));
+    if (use->cpus != job->cpus || use->memory != job->memory ||
+        std::ssize(use->gpus) != std::ssize(job->gpus) - gone) {
+      throw Violation(fmt::format("job {} holds something else than it says", job->id));
     }
   }
 }
 
 void World::check_processes() {
   std::map<std::string, api::JobInfo> marks;
-  std::map<std::int64_t, std::string> mark_of;
-  for (const node::RunningJob& job : engine_->running())
-    mark_of[node::job_of(job.id)->value()] = job.mark;
-  for (api::JobInfo& job : engine_->active()) marks[mark_of[job.id]] = std::move(job);
+  for (const Job* job : engine_->active()) marks[job->mark] = to_info(*job);
   for (const Run& run : machine_.runs()) {
     const auto job = marks.find(run.mark);
     if (run.alive() && job == marks.end()) {
@@ -107,8 +104,12 @@ void World::check_processes() {
 
 // Interactive jobs: with their client, within their time.
 void World::check_clients() {
-  for (const api::JobInfo& job : engine_->active()) {
+  for (const Job* active : engine_->active()) {
+    const api::JobInfo job = to_info(*active);
     if (job.batch || job.state == "COMPLETING") continue;
+    // Its client is not inside yet, and nobody has been answered.
+    const Run* run = machine_.find(active->mark);
+    if (run != nullptr && run->phase == Phase::launching) continue;
     const auto holder = holders_.find(job.id);
     const bool held = holder != holders_.end() && holder->second->open;
     // Frozen with its job a client cannot come back, and then has its time.
@@ -118,11 +119,9 @@ void World::check_clients() {
     if (!held && !may_wait && !detached) {
       throw Violation(fmt::format("job {} runs and its client is gone", job.id));
     }
-    for (const Run& run : machine_.runs()) {
-      if (run.job.id != job.id || !job.time_limit_ms || job.state != "RUNNING") continue;
-      if (run.ran > Millis(*job.time_limit_ms)) {
-        throw Violation(fmt::format("job {} runs on after its time", job.id));
-      }
+    if (run == nullptr || !job.time_limit_ms || job.state != "RUNNING") continue;
+    if (run->ran > Millis(*job.time_limit_ms)) {
+      throw Violation(fmt::format("job {} runs on after its time", job.id));
     }
   }
 }
@@ -150,7 +149,7 @@ void World::check_records(const std::vector<api::JobInfo>& jobs) {
   for (const auto& [id, was] : known_) {
     if (now.contains(id)) continue;
     // What ended a while ago has left the queue, and is on record.
-    const auto info = engine_->show({Uid(0)}, std::to_string(id));
+    const auto info = engine_->views().show({Uid(0)}, std::to_string(id));
     if (!info || !is_over(*info)) throw Violation(fmt::format("job {} is lost", id));
     now[id] = *info;
   }

@@ -1,9 +1,7 @@
 // What users do to jobs, theirs and others'.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
-#include <utility>
 
 #include "api/json.hpp"
 #include "core/array_spec.hpp"

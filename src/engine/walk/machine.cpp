@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/job_info.hpp"
+
 namespace aliquot::engine::walk {
 
 WalkMachine::Unit WalkMachine::unit_of(const api::JobInfo& job) {
@@ -87,41 +89,30 @@ void WalkMachine::runs_now(Run& run) {
 
 void WalkMachine::start(StartOrder order) {
   fuse_.burn();
-  Run run{.job = order.job, .mark = order.mark};
-  run.limit_ms = order.job.time_limit_ms;
+  Run run{.job = to_info(order.job), .mark = order.job.mark, .batch = order.job.spec.batch};
+  if (run.batch) run.limit_ms = run.job.time_limit_ms;
   run.watched = true;
   begin(std::move(run));
   fuse_.burn();
 }
 
-Result<std::vector<std::string>> WalkMachine::admit(const StartOrder& order, node::Pid) {
+void WalkMachine::start_step(StepOrder order) {
   fuse_.burn();
-  if (std::exchange(refuse_next_admission, false)) {
-    return fail(Error::Code::unavailable, "the client has gone");
-  }
-  Run run{.job = order.job, .mark = order.mark, .batch = false};
-  run.watched = true;
-  begin(std::move(run));
-  runs_now(runs_.back());
-  fuse_.burn();
-  return std::vector<std::string>{};
-}
-
-Result<std::vector<std::string>> WalkMachine::admit_step(const StepOrder& order) {
-  fuse_.burn();
-  const Run* run = find(order.mark);
+  const Job& job = order.job;
+  const Run* run = find(job.mark);
+  NewStep step{job.run(), order.step};
   if (run == nullptr || !run->alive()) {
     // A start that the daemon did not live to carry out has its client still to come.
-    if (!order.spec.batch) return fail(Error::Code::unavailable, "nothing runs there");
-    if (!expects(JobId(order.job.id)) && run == nullptr) {
-      throw Violation(fmt::format("a step in job {}, of which nothing runs", order.job.id));
+    if (job.spec.batch && !expects(job.id) && run == nullptr) {
+      throw Violation(fmt::format("a step in job {}, of which nothing runs", job.id));
     }
+    step.refused = !job.spec.batch;
   }
-  return std::vector<std::string>{};
+  new_steps_.push_back(step);
 }
 
 void WalkMachine::adopt(const Job& job) {
-  adopted_.push_back({job.id(), job.info.restarts, job.mark});
+  adopted_.push_back({job.id, job.restarts, job.mark});
   fuse_.burn();
 }
 
@@ -158,8 +149,8 @@ void WalkMachine::end_allocation(const Job& job, Millis) {
     run->ending = true;
   }
   node::ExitRecord record;
-  record.job_id = job.info.id;
-  record.attempt = job.info.restarts;
+  record.job_id = job.id.value();
+  record.attempt = job.restarts;
   endings_.push_back(record);
   fuse_.burn();
 }
@@ -188,7 +179,7 @@ bool WalkMachine::expects(JobId job) const {
 }
 
 bool WalkMachine::quiet() const {
-  return adopted_.empty() && endings_.empty() && waiting_.empty() &&
+  return adopted_.empty() && endings_.empty() && waiting_.empty() && new_steps_.empty() &&
          std::ranges::none_of(runs_, [](const Run& run) {
            return run.phase == Phase::launching || (run.phase == Phase::lost && !run.told) ||
                   (run.phase == Phase::ended && !run.told) ||
@@ -235,6 +226,7 @@ void WalkMachine::go_on(ExecutorEvents& events, std::uint32_t dice) {
       }
       runs_now(run);
       events.on_enforced(id, run.job.restarts, "library");
+      if (!run.batch) events.on_admitted(id, run.job.restarts, {});
     }
     if (run.phase == Phase::running && run.watched && run.batch) {
       if (const auto queued = waiting_.find(id); queued != waiting_.end()) {
@@ -248,6 +240,11 @@ void WalkMachine::go_on(ExecutorEvents& events, std::uint32_t dice) {
         finish(run, node::EndReason::timeout, 0);
       }
     }
+  }
+  for (const NewStep& one : std::exchange(new_steps_, {})) {
+    Result<Environment> added = Environment{};
+    if (one.refused) added = fail(Error::Code::unavailable, "nothing runs there");
+    events.on_step_admitted(one.run.job, one.run.attempt, one.step, added);
   }
   // By number: news may have the engine forget something at once.
   for (std::size_t i = 0; i < runs_.size(); ++i) {
@@ -284,13 +281,14 @@ void WalkMachine::daemon_died(std::uint32_t dice) {
   adopted_.clear();
   endings_.clear();
   waiting_.clear();
+  new_steps_.clear();
   for (std::size_t i = 0; i < runs_.size(); ++i) {
     Run& run = runs_[i];
     run.watched = !run.batch;
     run.ending = false;
     run.told = false;
     if (run.phase != Phase::launching) continue;
-    // Its stepd was on the way: it arrives, or not.
+    // Its stepd, or its client, was on the way: it arrives, or not.
     dice = dice * 1'664'525 + 1'013'904'223;
     if (dice >> 31U == 0) {
       runs_now(run);

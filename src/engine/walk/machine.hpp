@@ -88,8 +88,9 @@ class WalkMachine final : public Executor {
   void start(StartOrder order) override;
   void adopt(const Job& job) override;
   void command(JobId job, const node::Command& command) override;
-  Result<std::vector<std::string>> admit(const StartOrder& order, node::Pid caller) override;
-  Result<std::vector<std::string>> admit_step(const StepOrder& order) override;
+  void start_step(StepOrder order) override;
+  void attach(const Job&, Pid) override {}
+  void adopt_step(const Job&, std::int64_t) override {}
   void signal_allocation(const Job&, int) override {}
   void signal_step(const Job&, std::int64_t, int) override {}
   void forget_step(const Job&, std::int64_t) override {}
@@ -120,7 +121,6 @@ class WalkMachine final : public Executor {
   std::map<Unit, int> times_run;
   std::set<Unit> held_back;  // by an administrator: must not start
   core::Node capacity;
-  bool refuse_next_admission = false;
 
  private:
   struct Adopted {
@@ -141,6 +141,12 @@ class WalkMachine final : public Executor {
   std::vector<Adopted> adopted_;
   std::map<JobId, std::vector<node::Command>> waiting_;  // for a stepd that is on its way
   std::vector<node::ExitRecord> endings_;                // of allocations
+  struct NewStep {
+    node::Run run;
+    std::int64_t step = 0;
+    bool refused = false;
+  };
+  std::vector<NewStep> new_steps_;
 };
 
 }  // namespace aliquot::engine::walk

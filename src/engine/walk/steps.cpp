@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "api/json.hpp"
 #include "core/array_spec.hpp"
@@ -146,7 +145,6 @@ void World::allocate(Throw& dice, std::uint32_t uid) {
   spec.immediate_s = dice.roll(10);
   submissions_[spec.comment] = {
       .uid = uid, .tasks = {}, .requeue = false, .account = fmt::format("u{}", uid)};
-  machine_.refuse_next_admission = dice.one_in(16);
   const auto sent = ask(uid, "POST", "/v1/allocations", body_of(spec));
   // Who will hold it is known when it starts, and before that to nobody but the daemon.
   sent->answered = [this, weak = std::weak_ptr(sent)](const net::Response& response) {
@@ -330,7 +328,7 @@ void World::step(const Dice& given) {
         if (later % 4 == 0) return;
         settle();
         if (later % 4 == 1) return;
-        machine_.go_on(*engine_, later);
+        machine_.go_on(engine_->runs(), later);
         settle();
       },
       later);
@@ -352,7 +350,7 @@ void World::wind_up() {
       ask(0, "POST", fmt::format("/v1/jobs/{}/cancel", job.id));
     }
     settle();
-    machine_.go_on(*engine_, 1U << 30U);
+    machine_.go_on(engine_->runs(), 1U << 30U);
     settle();
   }
   check();

@@ -15,6 +15,7 @@ namespace {
 class WalkUsers final : public Users {
  public:
   Result<User> find(Uid uid) override { return User{"u" + std::to_string(uid.value()), "g", 100}; }
+  void learn(Uid, std::function<void()> then) override { then(); }
 };
 
 }  // namespace
@@ -68,8 +69,8 @@ void World::open() {
                                  .gpus = {},
                                  .compute_limit = settings_.compute_limit};
   for (const gpu::Device& device : host_.gpus) machine_.capacity.gpus.push_back(device.gpu);
-  auto made = Engine::create(
-      {settings_, host_, clock_, machine_, *users_, std::move(*store), Uid(0), false});
+  auto made =
+      Engine::create({settings_, host_, clock_, machine_, *users_, std::move(*store), Uid(0)});
   if (!made) throw Violation("the daemon does not start: " + made.error().message);
   engine_ = std::move(*made);
   api_ = std::make_unique<ApiServer>(*engine_, [this] { due_ = true; });

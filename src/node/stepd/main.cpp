@@ -15,11 +15,11 @@
 #include <string>
 #include <utility>
 
-#include "node/file.hpp"
 #include "node/launch.hpp"
-#include "node/process.hpp"
+#include "node/process_tree.hpp"
 #include "node/stepd/files.hpp"
 #include "node/stepd/supervisor.hpp"
+#include "sys/file.hpp"
 
 namespace {
 
@@ -35,8 +35,9 @@ void answer(const std::string& line) {
   _exit(1);
 }
 
-Fd take_lock(const std::filesystem::path& directory) {
-  Fd lock(open((directory / kLockFile).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+sys::Fd take_lock(const std::filesystem::path& directory) {
+  sys::Fd lock(
+      open((directory / kLockFile).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock || flock(lock.get(), LOCK_EX) != 0) {
     refuse(fmt::format("cannot lock {}: {}", directory.string(), std::strerror(errno)));
   }
@@ -44,7 +45,7 @@ Fd take_lock(const std::filesystem::path& directory) {
 }
 
 Launch read_launch(const std::filesystem::path& directory) {
-  const auto text = read_whole(directory / kLaunchFile);
+  const auto text = sys::read_whole(directory / kLaunchFile);
   if (!text) refuse(text.error().message);
   const auto launch = launch_from_json(*text);
   if (!launch) refuse("launch.json: " + launch.error().message);
@@ -52,8 +53,8 @@ Launch read_launch(const std::filesystem::path& directory) {
 }
 
 // For writing too, so that it never ends when the daemon closes its side.
-Fd open_control(const std::filesystem::path& directory) {
-  Fd control(
+sys::Fd open_control(const std::filesystem::path& directory) {
+  sys::Fd control(
       open((directory / kControlFile).c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
   if (!control) refuse(fmt::format("no control fifo: {}", std::strerror(errno)));
   return control;
@@ -61,17 +62,17 @@ Fd open_control(const std::filesystem::path& directory) {
 
 // From here on the daemon can find us, and nobody else starts the job.
 void announce(const std::filesystem::path& directory) {
-  const auto self = read_process(Pid(getpid()));
+  const auto self = sys::read_process(Pid(getpid()));
   if (!self) refuse("/proc is not mounted");
   const auto text = fmt::format("{} {}", self->ref.pid, self->ref.start_time);
   const auto written =
-      write_whole(directory / kPidFile, text + " " + boot_id() + "\n", 0600, false);
+      sys::write_whole(directory / kPidFile, text + " " + sys::boot_id() + "\n", 0600, false);
   if (!written) refuse(written.error().message);
   answer("ok " + text + "\n");
 }
 
 void leave_stdout() {
-  const Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  const sys::Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
   if (null) dup2(null.get(), STDOUT_FILENO);
 }
 
@@ -86,7 +87,7 @@ int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   umask(077);
 
-  Fd lock = take_lock(directory);
+  sys::Fd lock = take_lock(directory);
   if (access((directory / kPidFile).c_str(), F_OK) == 0) refuse("the job has been started already");
   const auto launch = read_launch(directory);
 
@@ -97,7 +98,7 @@ int main(int argc, char** argv) {
   setsid();
   if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) refuse("no subreaper: the kernel is too old");
   if (chdir("/") != 0) refuse("cannot enter /");
-  Fd control = open_control(directory);
+  sys::Fd control = open_control(directory);
   announce(directory);
   lock.reset();
   leave_stdout();
@@ -107,7 +108,7 @@ int main(int argc, char** argv) {
   // A full disk may have room later; the daemon waits for this file and nothing else: without it
   // the job would count as lost, and run again. Only nobody waits for a folder that is gone.
   while (true) {
-    const auto written = write_whole(directory / kExitFile, to_json(record), 0600, true);
+    const auto written = sys::write_whole(directory / kExitFile, to_json(record), 0600, true);
     if (written) _exit(0);
     if (written.error().code == Error::Code::not_found) _exit(1);
     sleep(1);

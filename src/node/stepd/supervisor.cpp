@@ -19,6 +19,7 @@
 
 #include "base/timestamp.hpp"
 #include "node/parting.hpp"
+#include "sys/clock.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -28,15 +29,6 @@ constexpr int kIoFailedSignal = 53;
 constexpr Millis kKillPatience = seconds(20);
 // How long the end of a job waits for its last words to be written.
 constexpr Millis kLastWords = seconds(3);
-
-std::int64_t clock_ms(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
-}
-// Goes on while the machine sleeps, as time limits should.
-std::int64_t now_ms() { return clock_ms(CLOCK_BOOTTIME); }
-std::int64_t wall_ms() { return clock_ms(CLOCK_REALTIME); }
 
 std::int64_t to_ms(const timeval& time) { return time.tv_sec * 1000 + time.tv_usec / 1000; }
 
@@ -67,7 +59,7 @@ SpawnSpec make_spec(const Launch& launch) {
 
 }  // namespace
 
-Supervisor::Supervisor(Launch launch, Fd control)
+Supervisor::Supervisor(Launch launch, sys::Fd control)
     : launch_(std::move(launch)),
       spec_(make_spec(launch_)),
       control_(std::move(control)),
@@ -107,8 +99,8 @@ bool Supervisor::done() const {
 }
 
 void Supervisor::start() {
-  record_.start_ms = wall_ms();
-  started_at_ = now_ms();
+  record_.start_ms = sys::wall_ms();
+  started_at_ = sys::boot_ms();
   auto starting = begin_spawn(spec_);
   if (!starting) return fail_launch(starting.error());
   shell_ = starting->pid;
@@ -219,16 +211,16 @@ int Supervisor::poll_timeout() const {
     if (const auto early = early_signal_at(); early && *early < *next) next = early;
   }
   if (!next) return -1;
-  return static_cast<int>(std::clamp<std::int64_t>(*next - now_ms(), 0, 3'600'000));
+  return static_cast<int>(std::clamp<std::int64_t>(*next - sys::boot_ms(), 0, 3'600'000));
 }
 
 void Supervisor::on_time() {
-  const std::int64_t now = now_ms();
+  const std::int64_t now = sys::boot_ms();
   if (ending_) {
     if (kill_at_ && now >= *kill_at_) {
       kill_all();
       // What is stuck in the kernel dies when it comes out; until then the job has not ended.
-      kill_at_ = now_ms() + kKillPatience.value();
+      kill_at_ = sys::boot_ms() + kKillPatience.value();
     }
     return;
   }
@@ -246,29 +238,29 @@ void Supervisor::begin_end(EndReason reason, const std::string& cause) {
   if (ending_ || !shell_) return;
   ending_ = true;
   record_.reason = reason;
-  kill_at_ = now_ms() + launch_.kill_wait_ms;
+  kill_at_ = sys::boot_ms() + launch_.kill_wait_ms;
   resume();
   const auto all = all_processes_of_job();
-  signal_processes(all, SIGCONT);
+  sys::signal_processes(all, SIGCONT);
   part_and_signal(all, SIGTERM);
   say(fmt::format("*** JOB {} ON {} CANCELLED AT {} {}{}***", launch_.job_id, launch_.node,
-                  format_timestamp(WallTime(wall_ms())), cause, cause.empty() ? "" : " "));
+                  format_timestamp(WallTime(sys::wall_ms())), cause, cause.empty() ? "" : " "));
 }
 
-std::vector<ProcessRef> Supervisor::all_processes_of_job() const {
+std::vector<sys::ProcessRef> Supervisor::all_processes_of_job() const {
   return find_processes({.ancestor = Pid(getpid())});
 }
 
 // By their groups, where there are any: what stands in a process's memory may take forever to read.
-std::vector<ProcessRef> Supervisor::step_processes() const {
+std::vector<sys::ProcessRef> Supervisor::step_processes() const {
   if (launch_.group.empty()) {
     return find_processes({.ancestor = Pid(getpid()), .steps_only = true});
   }
   const auto pids = inner_processes(launch_.group);
   const std::set<Pid> inside(pids.begin(), pids.end());
-  std::vector<ProcessRef> found;
+  std::vector<sys::ProcessRef> found;
   for (const Pid pid : pids) {
-    const auto process = read_process(pid);
+    const auto process = sys::read_process(pid);
     if (!process || process->state == 'Z' || pid == shell_) continue;
     // A srun has come into its step's group and has its parent outside; what a task has left behind
     // is ours.
@@ -280,24 +272,24 @@ std::vector<ProcessRef> Supervisor::step_processes() const {
 
 void Supervisor::suspend() {
   if (suspended_at_ || ending_) return;
-  suspended_at_ = now_ms();
+  suspended_at_ = sys::boot_ms();
   if (!freeze_group(launch_.group, true)) {
-    signal_processes(all_processes_of_job(), SIGSTOP);
+    sys::signal_processes(all_processes_of_job(), SIGSTOP);
   }
 }
 
 void Supervisor::resume() {
   if (!suspended_at_) return;
-  suspended_ms_ += now_ms() - *suspended_at_;
+  suspended_ms_ += sys::boot_ms() - *suspended_at_;
   suspended_at_.reset();
   if (!freeze_group(launch_.group, false)) {
-    signal_processes(all_processes_of_job(), SIGCONT);
+    sys::signal_processes(all_processes_of_job(), SIGCONT);
   }
 }
 
 void Supervisor::signal(int number, Target target) {
   if (target == Target::batch) {
-    const auto shell = shell_ ? read_process(*shell_) : std::nullopt;
+    const auto shell = shell_ ? sys::read_process(*shell_) : std::nullopt;
     if (shell) part_and_signal({shell->ref}, number);
     return;
   }
@@ -306,38 +298,37 @@ void Supervisor::signal(int number, Target target) {
 
 // By a child of our parent's: a control program that hangs and is left behind must not be ours, as
 // we wait for our children. What it complains of nobody else hears.
-void Supervisor::part(const std::vector<ProcessRef>& processes, int number) {
-  std::array<int, 2> ends{};
-  if (!launch_.mps || processes.empty() || pipe2(ends.data(), O_CLOEXEC) != 0) return;
-  const Fd ours(ends[0]);
-  Fd theirs(ends[1]);
+void Supervisor::part(const std::vector<sys::ProcessRef>& processes, int number) {
+  if (!launch_.mps || processes.empty()) return;
+  sys::Pipe pipe = sys::make_pipe();
+  if (!pipe) return;
   if (syscall(SYS_clone, CLONE_PARENT | SIGCHLD, nullptr, nullptr, nullptr, nullptr) == 0) {
     const std::string complaint = node::part(launch_.mps, processes, number);
-    _exit(write(theirs.get(), complaint.data(), complaint.size()) < 0 ? 1 : 0);
+    _exit(write(pipe.write.get(), complaint.data(), complaint.size()) < 0 ? 1 : 0);
   }
-  theirs.reset();
+  pipe.write.reset();
   std::array<char, 1024> complaint{};
   ssize_t n = 0;
-  while ((n = read(ours.get(), complaint.data(), complaint.size())) < 0 && errno == EINTR) {
+  while ((n = read(pipe.read.get(), complaint.data(), complaint.size())) < 0 && errno == EINTR) {
   }
   if (n > 0 && record_.detail.empty()) {
     record_.detail.assign(complaint.data(), static_cast<std::size_t>(n));
   }
 }
 
-void Supervisor::part_and_signal(const std::vector<ProcessRef>& processes, int number) {
+void Supervisor::part_and_signal(const std::vector<sys::ProcessRef>& processes, int number) {
   part(processes, number);
-  signal_processes(processes, number);
+  sys::signal_processes(processes, number);
 }
 
 void Supervisor::kill_all() {
   auto all = all_processes_of_job();
   // Who came into the job from outside is nobody's child here.
   for (const Pid pid : group_processes(launch_.group).value_or(std::vector<Pid>{})) {
-    if (const auto process = read_process(pid)) all.push_back(process->ref);
+    if (const auto process = sys::read_process(pid)) all.push_back(process->ref);
   }
   // Once each: what is stuck in the kernel is killed again and again.
-  std::erase_if(all, [&](const ProcessRef& one) { return !killed_.insert(one).second; });
+  std::erase_if(all, [&](const sys::ProcessRef& one) { return !killed_.insert(one).second; });
   part(all, SIGKILL);
   const auto in_group = kill_group(launch_.group, kKillPatience);
   const auto in_tree = kill_tree({.ancestor = Pid(getpid())}, kKillPatience);
@@ -373,7 +364,7 @@ void Supervisor::finish() {
                     "been OOM Killed.",
                     usage.oom_kills, usage.oom_kills == 1 ? "" : "s", launch_.job_id));
   }
-  record_.end_ms = wall_ms();
+  record_.end_ms = sys::wall_ms();
   voice_.finish(kLastWords);
 }
 

@@ -13,9 +13,10 @@
 
 #include "base/result.hpp"
 #include "node/launch.hpp"
-#include "node/process.hpp"
+#include "node/process_tree.hpp"
 #include "node/spawn.hpp"
 #include "node/stepd/voice.hpp"
+#include "sys/fd.hpp"
 
 namespace aliquot::node {
 
@@ -23,7 +24,7 @@ class Supervisor {
  public:
   // This process must be a subreaper, so that whatever the job leaves behind becomes our child.
   // Commands come line by line from control, which never ends.
-  Supervisor(Launch launch, Fd control);
+  Supervisor(Launch launch, sys::Fd control);
 
   // Blocks SIGCHLD and SIGTERM for good. Returns when nothing of the job is left.
   ExitRecord run();
@@ -43,14 +44,14 @@ class Supervisor {
   void resume();
   void signal(int number, Target target);
   // Those that die of the signal, from their MPS server.
-  void part(const std::vector<ProcessRef>& processes, int number);
-  void part_and_signal(const std::vector<ProcessRef>& processes, int number);
+  void part(const std::vector<sys::ProcessRef>& processes, int number);
+  void part_and_signal(const std::vector<sys::ProcessRef>& processes, int number);
   void kill_all();
   void finish();
   void say(const std::string& text) { voice_.say(spec_.message_prefix + text + "\n"); }
   // All of the job, and those of its steps without the sruns that run them.
-  [[nodiscard]] std::vector<ProcessRef> all_processes_of_job() const;
-  [[nodiscard]] std::vector<ProcessRef> step_processes() const;
+  [[nodiscard]] std::vector<sys::ProcessRef> all_processes_of_job() const;
+  [[nodiscard]] std::vector<sys::ProcessRef> step_processes() const;
 
   [[nodiscard]] std::optional<std::int64_t> deadline() const;  // of the time limit
   [[nodiscard]] std::optional<std::int64_t> early_signal_at() const;
@@ -59,8 +60,8 @@ class Supervisor {
 
   Launch launch_;
   SpawnSpec spec_;
-  Fd signals_;
-  Fd control_;
+  sys::Fd signals_;
+  sys::Fd control_;
   std::string control_text_;  // the beginning of a line
   Voice voice_;
   std::optional<Starting> starting_;
@@ -74,7 +75,7 @@ class Supervisor {
   bool early_signal_sent_ = false;
   bool ending_ = false;
   std::optional<std::int64_t> kill_at_;
-  std::set<ProcessRef> killed_;
+  std::set<sys::ProcessRef> killed_;
 };
 
 }  // namespace aliquot::node

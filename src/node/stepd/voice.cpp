@@ -1,6 +1,5 @@
 #include "node/stepd/voice.hpp"
 
-#include <fcntl.h>
 #include <linux/sched.h>
 #include <poll.h>
 #include <signal.h>
@@ -8,10 +7,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 
-#include "node/monotonic.hpp"
+#include "sys/clock.hpp"
+#include "sys/fd.hpp"
 
 namespace aliquot::node {
 namespace {
@@ -19,7 +18,7 @@ namespace {
 // A speaker that cannot finish for so long gives up.
 constexpr unsigned kSpeakSeconds = 60;
 
-[[noreturn]] void speak(const Identity& user, int std_err, int done, const std::string& line) {
+[[noreturn]] void speak(const sys::Identity& user, int std_err, int done, const std::string& line) {
   prctl(PR_SET_NAME, "aliquot-say", 0, 0, 0);
   sigset_t none;
   sigemptyset(&none);
@@ -36,37 +35,27 @@ constexpr unsigned kSpeakSeconds = 60;
   }
   if (dup2(std_err, 0) < 0 || dup2(done, 1) < 0) _exit(1);
   close_range(2, ~0U, 0);
-  const char* text = line.data();
-  std::size_t left = line.size();
-  while (left > 0) {
-    const ssize_t n = write(0, text, left);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) break;  // full disk: nobody to tell
-    text += n;
-    left -= static_cast<std::size_t>(n);
-  }
+  sys::write_all(0, line);  // on a full disk there is nobody to tell
   _exit(0);
 }
 
 }  // namespace
 
 void Voice::say(const std::string& line) {
-  std::array<int, 2> ends{};
-  if (!std_err_ || pipe2(ends.data(), O_CLOEXEC) != 0) return;
-  Fd ours(ends[0]);
-  const Fd theirs(ends[1]);
+  sys::Pipe pipe = sys::make_pipe();
+  if (!std_err_ || !pipe) return;
   // Not our child, but our parent's: we wait for our children.
   const auto pid = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
-  if (pid == 0) speak(user_, std_err_.get(), theirs.get(), line);
-  if (pid > 0) speaking_.push_back(std::move(ours));
+  if (pid == 0) speak(user_, std_err_.get(), pipe.write.get(), line);
+  if (pid > 0) speaking_.push_back(std::move(pipe.read));
 }
 
 void Voice::finish(Millis patience) {
-  const std::int64_t until = mono_ms() + patience.value();
-  for (const Fd& one : speaking_) {
+  const std::int64_t until = sys::mono_ms() + patience.value();
+  for (const sys::Fd& one : speaking_) {
     pollfd ended{one.get(), POLLIN, 0};
     while (true) {
-      const std::int64_t left = until - mono_ms();
+      const std::int64_t left = until - sys::mono_ms();
       if (left <= 0) return;
       if (poll(&ended, 1, static_cast<int>(left)) >= 0 || errno != EINTR) break;
     }

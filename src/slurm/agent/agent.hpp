@@ -11,8 +11,14 @@
 // and its processes are outside of it. There is no grace: where the plugin is, a task starts only
 // after its step's answer.
 //
-// One thread at a time, but for look_at(); grant() and look_after() may wait for slurmctld and for
-// a process to start.
+// slurmctld is never waited for: what it is to be asked is in questions(), and what it says comes
+// by heard(), whenever it does. A job whose first step comes before slurmctld's word is held by
+// what slurmstepd was told in Slurm's own credential, and put right by the word when it comes.
+//
+// What slurmctld cannot know, a broken GPU and memory that processes of no job hold, it sees: such
+// a job does not start, and the node takes no more (room.hpp).
+//
+// One thread at a time, but for look_at(); grant() may wait for a process to start.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +30,24 @@
 #include <string>
 #include <vector>
 
-#include "api/types.hpp"
 #include "base/clock.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
+#include "core/grant.hpp"
 #include "node/enforcer.hpp"
+#include "node/gpu_faults.hpp"
+#include "node/job_grant.hpp"
 #include "node/monitor.hpp"
-#include "node/process.hpp"
-#include "slurm/agent/found_grant.hpp"
-#include "slurm/agent/own_drain.hpp"
+#include "node/process_tree.hpp"
+#include "slurm/agent/job_note.hpp"
+#include "slurm/agent/liaison.hpp"
+#include "slurm/agent/room.hpp"
+#include "slurm/agent/step_parts.hpp"
 #include "slurm/client.hpp"
+#include "slurm/samples.hpp"
+#include "slurm/slurm_grant.hpp"
+#include "sys/process.hpp"
 
 namespace aliquot::slurm {
 
@@ -43,7 +56,6 @@ class Agent {
   struct Parts {
     std::filesystem::path run;  // jobs/ lies in it, beside what the enforcer keeps
     NodeGpus node;
-    SlurmClient& slurm;
     node::Enforcer& enforcer;
     Clock& clock;
     bool by_mark;  // who is in no control group may be a job's: only where Slurm makes none
@@ -52,13 +64,24 @@ class Agent {
   // Takes up the jobs of the agent before it.
   static Result<std::unique_ptr<Agent>> create(Parts parts);
 
+  // What slurmctld says of a job; nothing: it has not answered yet.
+  using Word = std::optional<Result<SlurmJob>>;
+  // Whether grant() would do something with slurmctld's word, and it is worth waiting for.
+  [[nodiscard]] bool wants_word(const StepFacts& step) const;
   // What the step's tasks are to have in their environment, as lines: "set NAME=VALUE", "unset
   // NAME", "prepend NAME=VALUE". stepd: whose end is the step's.
-  Result<std::string> grant(const StepFacts& step, node::Pid stepd);
+  Result<std::string> grant(const StepFacts& step, Pid stepd, const Word& word);
+  // Whether the job has no other step here.
+  [[nodiscard]] bool is_last(const StepFacts& step, Pid stepd) const;
   // slurmstepd is about to end.
-  void leave(const StepFacts& step, node::Pid stepd);
-  // Releases what is over; often.
+  void leave(const StepFacts& step, Pid stepd);
+  // Often; then what slurmctld is to be asked, a few at a time.
   void look_after();
+  [[nodiscard]] std::vector<JobId> questions();
+  // Releases what is over, and puts right what was granted without slurmctld.
+  void heard(JobId id, const Result<SlurmJob>& word);
+  // What slurmctld is to be told, once.
+  [[nodiscard]] News news();
   // For look_at(), on any thread, and what it saw: finds who is outside of a job's limits.
   [[nodiscard]] std::vector<node::RunningJob> running() const;
   [[nodiscard]] Result<std::vector<node::GpuView>> look_at(
@@ -69,54 +92,66 @@ class Agent {
   void stop();
 
   [[nodiscard]] std::size_t jobs() const { return jobs_.size(); }
-
-  // The job whose process it is: by the cgroup's name, which is Slurm's (v1 and v2), or by the
-  // slurmstepd among its ancestors.
-  static std::optional<JobId> job_of(node::Pid pid);
-  static std::optional<HolderId> holder_of_process(node::Pid pid);
+  // What there is no room for is looked at all the time: it needs no drain by a step.
+  [[nodiscard]] bool closed() const { return room_.closed(); }
 
  private:
   struct Job {
-    api::JobInfo info;
-    std::string mark;
-    std::set<node::ProcessRef> steps = {};
+    JobNote note;
     bool reached = true;          // a step of it has asked, and has what it was told
-    MonoTime ask_at = {};         // whether it is over, once no step is left
+    MonoTime ask_at = {};         // when to ask whether it is over, once no step is left
     Millis patience = Millis(0);  // until the next question after that
+    [[nodiscard]] JobId id() const { return node::job_of(note.grant.holder).value_or(JobId()); }
   };
 
   explicit Agent(Parts parts);
   Result<void> take_up();
-  Result<std::string> answer(const StepFacts& step, node::Pid stepd);
-  [[nodiscard]] Result<api::JobInfo> find(const StepFacts& step);
+  [[nodiscard]] Result<core::Grant> find(const StepFacts& step, const Word& word) const;
   // late: it was only watched until now.
-  Result<const Job*> hold(api::JobInfo info, const std::optional<node::ProcessInfo>& stepd,
-                          bool late = false);
+  Result<Job*> hold(core::Grant grant, const std::optional<sys::ProcessInfo>& stepd, bool late,
+                    bool checked, std::int64_t booked, const std::string& partition);
+  // What was granted by what slurmstepd knew, compared with slurmctld's word.
+  void put_right(Job& job, const Result<SlurmJob>& word);
   // A process of this job is on a GPU, and none of its steps has asked.
-  void take_in(JobId id);
-  // For everybody to see: in the job's admin comment, once.
-  void tell_of_escape(JobId id);
-  // Those that slurmctld does not know of yet.
-  void tell_of_escapes();
-  Result<void> write_escape(JobId id);
-  [[nodiscard]] Result<std::string> environment(const Job& job, const StepFacts& step) const;
-  [[nodiscard]] std::string visible(const Job& job, const StepFacts& step) const;
-  [[nodiscard]] Result<void> add_share(std::string& lines, const Job& job) const;
+  void take_in(JobId id, const Result<SlurmJob>& word);
+  void tell(JobId id, Remark remark);
+  // Jobs with the GPUs that they hold.
+  [[nodiscard]] std::vector<node::RunningJob> holding() const;
+  [[nodiscard]] Room::Granted granted() const;
+  // Adds up what jobs are seen to use.
+  void watch_use(const std::vector<node::GpuView>& views);
+  [[nodiscard]] Used used_by(const Job& job) const;
+  // For a step of a job that is held: its own part, or what all of the job has.
+  Result<std::string> answer(const Job& job, const StepFacts& step,
+                             const std::optional<sys::ProcessInfo>& stepd);
+  [[nodiscard]] Result<std::string> environment(const JobNote& held, const StepFacts& step) const;
+  [[nodiscard]] std::vector<std::string> visible(const JobNote& held, const StepFacts& step) const;
+  [[nodiscard]] Result<void> add_share(std::string& lines, const JobNote& held) const;
   [[nodiscard]] std::filesystem::path note_path(JobId job) const;
-  Result<void> note(const Job& job) const;
-  // Nothing: Slurm does not answer.
-  std::optional<bool> is_over(const Job& job);
+  Result<void> write_note(const Job& job) const;
+  [[nodiscard]] bool is_over(const Job& job, const Result<SlurmJob>& word) const;
   void release(JobId id);
   void let_go(JobId id);
 
+  // To these a part was given back.
+  void settle(const std::vector<JobId>& jobs);
+
   Parts parts_;
   std::map<JobId, Job> jobs_;
-  std::map<JobId, MonoTime> settled_;  // jobs on a GPU that hold no share here: until then
-  std::set<JobId> told_;               // whose escape is in their comment
-  std::set<JobId> untold_;             // and is to be, when slurmctld answers
-  MonoTime ask_after_ = {};            // slurmctld does not answer
-  OwnDrain drain_;
+  StepParts parts_of_jobs_;
+  std::map<JobId, MonoTime> strangers_;  // on a GPU, and not held: when to ask for them
+  std::set<std::pair<JobId, Remark>> told_;
+  News news_;  // since it was last taken
+  node::GpuFaults faults_;
+  Room room_;
+  MonoTime watched_ = {};         // when the GPUs were last seen
+  bool away_ = false;             // slurmctld did not answer when it was last asked
+  std::int64_t rounds_away_ = 0;  // questions since then
+  MonoTime ask_after_ = {};       // then
 };
+
+// What the balancer is told of these GPUs. Of the processes that belong to no job, the largest.
+NodeSample node_sample(const NodeGpus& node, const std::vector<node::GpuView>& views);
 
 // Whether an error of grant() is this node's and not the job's: on another node it may start.
 bool is_nodes_fault(const Error& error);

@@ -1,36 +1,45 @@
 // aliquot-agent: reads its options and settings, says what is wrong with them, and serves the node.
 //
-// The loop answers requests; one worker is the agent's, since it waits for slurmctld and for MPS;
-// another asks the driver, which takes its time, too. systemd is told that all three go on.
+// The loop answers requests; one worker is the agent's, since it waits for MPS; another asks the
+// driver, which takes its time, too. systemd is told that all three go on. A third one asks
+// slurmctld, for which nobody waits: a step only for a moment.
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/text.hpp"
 #include "core/watchdog.hpp"
 #include "enforce/abi.h"
 #include "net/server.hpp"
-#include "node/folder.hpp"
 #include "node/node.hpp"
 #include "node/notify.hpp"
 #include "node/places.hpp"
 #include "node/service.hpp"
 #include "node/worker.hpp"
 #include "slurm/agent/agent.hpp"
-#include "slurm/endpoint.hpp"
+#include "slurm/agent/job_uses.hpp"
+#include "slurm/agent/liaison.hpp"
 #include "slurm/node_conf.hpp"
 #include "slurm/samples.hpp"
-#include "slurm/settings.hpp"
 #include "slurm/setup_files.hpp"
+#include "slurm/site_settings.hpp"
+#include "sys/fd.hpp"
+#include "sys/folder.hpp"
+#include "sys/host_name.hpp"
+#include "sys/system_clock.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -39,45 +48,33 @@ namespace asio = boost::asio;
 namespace fs = std::filesystem;
 using boost::system::error_code;
 
-constexpr auto kSampleEvery = std::chrono::milliseconds(1000);
-// While there are shares to watch.
-constexpr auto kWatchEvery = std::chrono::milliseconds(core::kWatchInterval.value());
+constexpr Millis kSampleEvery = seconds(1);  // while there are no shares to watch
 // To the balancer; a little less, so that every fourth look is one.
 constexpr Millis kReportEvery = Millis(950);
-constexpr auto kLookEvery = std::chrono::milliseconds(250);
+constexpr Millis kLookEvery = Millis(250);
 // Where there is no GPU: the driver may come after us.
-constexpr auto kSeekEvery = std::chrono::seconds(3);
-// A worker that has been busy for so long with one thing is busy for ever: slurmctld and the driver
-// may take their time, but not as much.
+constexpr Millis kSeekEvery = seconds(3);
+// For so long a job's first step waits for slurmctld's word. It knows which words the job was
+// submitted with; what the job may have at most the step knows as well.
+constexpr Millis kGrace = seconds(1);
+// The end of a job waits so long at most for a look at its GPUs, and looks are so far apart for it.
+constexpr Millis kLastLook = seconds(2);
+constexpr Millis kLastLooksApart = Millis(100);
+// A worker that has been busy for so long with one thing is busy for ever: the driver may take its
+// time, but not as much.
 constexpr Millis kHung = seconds(90);
 
 const node::Program kProgram{
     "aliquot-agent", ALIQUOT_VERSION,
-    R"(aliquot-agent - holds the Slurm jobs of this node to their shares of its GPUs
+    "holds the Slurm jobs of this node to their shares of its GPUs", std::string(kSettingsPath),
+    "Runs as root beside slurmd. Jobs go on without it, and are held again when it is back."};
 
-usage: aliquot-agent [option…]
-
-  --config FILE       read the settings from here (/etc/aliquot/slurm.toml)
-  --foreground        stay in the foreground, log to stderr
-  --log FILE          log to this file (in the background: /var/log/aliquot-agent.log)
-  --log-level LEVEL   debug, info, warn or error (info)
-  --help, --version
-
-Runs as root beside slurmd. Jobs go on without it, and are held again when it is back.
-)"};
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  const std::string host = name.data();
-  return host.substr(0, host.find('.'));
-}
-
-class Daemon {
+class AgentLoop {
  public:
-  Daemon(Agent& agent, node::Node& machine, SampleSender* sender, NodeGpus node,
-         const node::Notifier& notifier)
+  AgentLoop(Agent& agent, Liaison& liaison, node::Node& machine, SampleSender* sender,
+            NodeGpus node, const node::Notifier& notifier)
       : agent_(agent),
+        liaison_(liaison),
         machine_(machine),
         sender_(sender),
         node_(std::move(node)),
@@ -90,11 +87,11 @@ class Daemon {
 
   // Until it is told to stop. True: there are GPUs now where there were none, and all begins anew.
   Result<bool> run(const std::string& socket, const std::function<void()>& ready) {
-    auto server =
-        TRY(net::Server::listen(context_, {.path = socket, .mode = 0666},
-                                [this](const net::Request& request, const net::Responder& respond) {
-                                  handle(request, respond);
-                                }));
+    auto server = TRY(
+        net::Server::listen(context_, {.path = socket, .mode = 0666, .connections_per_user = 16},
+                            [this](const net::Request& request, const net::Responder& respond) {
+                              handle(request, respond);
+                            }));
     signals_.async_wait([this](error_code error, int number) {
       if (error) return;
       spdlog::info("signal {}: stopping; jobs go on", number);
@@ -109,6 +106,7 @@ class Daemon {
     notifier_.ready();
     spdlog::info("listening on {}", socket);
     context_.run();
+    for (node::Worker* worker : {&worker_, &monitor_, &slurm_}) worker->stop();
     return found_;
   }
 
@@ -120,84 +118,192 @@ class Daemon {
       return respond({403, "only slurmstepd may ask for a job's share\n", "text/plain"});
     }
     if (what == "GET /v1/slurm/agent") {
-      return work(
-          [this] {
-            return net::Response{200,
-                                 fmt::format("{{\"version\":\"{}\",\"node\":\"{}\",\"jobs\":{}}}",
-                                             ALIQUOT_VERSION, node_.node, agent_.jobs())};
-          },
-          respond);
+      // Anybody may ask this, as often as he likes: nobody's step waits behind it.
+      std::vector<std::string> gpus;
+      for (const auto& device : node_.devices) {
+        // A model's name is plain: gres.conf has it as the type.
+        gpus.push_back(fmt::format("{{\"model\":\"{}\",\"memory\":{}}}",
+                                   core::model_name(device.gpu), device.gpu.memory));
+      }
+      return respond(
+          {200, fmt::format("{{\"version\":\"{}\",\"node\":\"{}\",\"jobs\":{},\"gpus\":[{}]}}",
+                            ALIQUOT_VERSION, node_.node, held_.load(), fmt::join(gpus, ","))});
     }
     if (!step) return respond({404, "there is nothing under this path\n", "text/plain"});
     auto facts = parse_step_facts(request.body);
     if (!facts) return respond({400, facts.error().message, "text/plain"});
-    const node::Pid stepd(facts->stepd > 0 ? static_cast<pid_t>(facts->stepd) : request.peer.pid);
+    const Pid stepd(facts->stepd > 0 ? static_cast<pid_t>(facts->stepd) : request.peer.pid);
     if (what == "POST /v1/slurm/exit") {
-      return work(
-          [this, facts = std::move(*facts), stepd] {
-            agent_.leave(facts, stepd);
-            return net::Response{200, "", "text/plain"};
-          },
-          respond);
+      return leave(*facts, stepd, respond);
     }
-    work(
-        [this, facts = std::move(*facts), stepd] {
-          auto granted = agent_.grant(facts, stepd);
-          if (granted) return net::Response{200, std::move(*granted), "text/plain"};
-          spdlog::error("job {}: {}", facts.job, granted.error().message);
-          // 503: not the job's fault. It is asked again, and then goes to another node.
-          return net::Response{is_nodes_fault(granted.error()) ? 503 : 409, granted.error().message,
-                               "text/plain"};
-        },
-        respond);
+    const auto asking = std::make_shared<Asking>(std::move(*facts), stepd, respond);
+    respond.on_close([this, answered = asking->answered] {
+      if (!*answered) slurm_.post([this] { liaison_.step_gave_up(); });
+    });
+    ask_for(asking);
   }
 
-  // On the agent's thread; the answer from the loop's.
-  void work(std::function<net::Response()> task, const net::Responder& respond) {
-    worker_.post([this, task = std::move(task), respond] {
-      net::Response response = task();
-      asio::post(context_, [respond, response = std::move(response)]() mutable {
-        respond(std::move(response));
+  // A step that waits for its answer.
+  struct Asking {
+    Asking(StepFacts step, Pid process, net::Responder responder)
+        : facts(std::move(step)), stepd(process), respond(std::move(responder)) {}
+    const StepFacts facts;
+    const Pid stepd;
+    const net::Responder respond;
+    std::atomic<bool> done = false;
+    const std::shared_ptr<bool> answered = std::make_shared<bool>(false);  // the loop's
+  };
+
+  void ask_for(const std::shared_ptr<Asking>& step) {
+    worker_.post([this, step] {
+      if (!agent_.wants_word(step->facts)) return answer(step, std::nullopt);
+      slurm_.post([this, step] {
+        if (step->done) return;  // it is asked for later, with all others
+        const JobId id(step->facts.job);
+        auto word = liaison_.job(id);
+        worker_.post([this, step, id, word = std::move(word)] {
+          if (!step->done) answer(step, word);
+          agent_.heard(id, word);
+        });
       });
+      asio::post(context_, [this, step] {
+        auto timer = std::make_shared<asio::steady_timer>(
+            context_, std::chrono::milliseconds(kGrace.value()));
+        timer->async_wait([this, step, timer](error_code error) {
+          if (error || step->done) return;
+          worker_.post([this, step] {
+            if (!step->done) answer(step, std::nullopt);
+          });
+        });
+      });
+    });
+  }
+
+  void answer(const std::shared_ptr<Asking>& step, const Agent::Word& word) {
+    step->done = true;
+    auto granted = agent_.grant(step->facts, step->stepd, word);
+    held_ = agent_.jobs();
+    net::Response response{200, granted ? std::move(*granted) : "", "text/plain"};
+    if (!granted) {
+      spdlog::error("job {}: {}", step->facts.job, granted.error().message);
+      // 503: not the job's fault. It is asked again, and then goes to another node.
+      const bool ours = is_nodes_fault(granted.error());
+      if (ours && !agent_.closed()) slurm_.post([this] { liaison_.trouble(); });
+      response = {ours ? 503 : 409, granted.error().message, "text/plain"};
+    }
+    asio::post(context_, [step, response = std::move(response)]() mutable {
+      *step->answered = true;
+      step->respond(std::move(response));
+    });
+  }
+
+  // A step that is about to end.
+  struct Leaving {
+    Leaving(StepFacts step, Pid process, net::Responder responder)
+        : facts(std::move(step)), stepd(process), respond(std::move(responder)) {}
+    const StepFacts facts;
+    const Pid stepd;
+    const net::Responder respond;
+    bool done = false;  // the loop's
+  };
+
+  // It is answered when slurmctld knows what the job has used, and does not wait long for that. A
+  // job whose GPU breaks ends at once, and takes no remark any more when that is over: the GPUs are
+  // looked at once more before its last step is.
+  void leave(const StepFacts& facts, Pid stepd, const net::Responder& respond) {
+    const auto step = std::make_shared<Leaving>(facts, stepd, respond);
+    worker_.post([this, step] {
+      asio::post(context_, [this, step, last = agent_.is_last(step->facts, step->stepd)] {
+        if (!last) return finish(step);
+        leaving_.push_back(step);
+        sample_soon();
+        auto timer = std::make_shared<asio::steady_timer>(
+            context_, std::chrono::milliseconds(kLastLook.value()));
+        timer->async_wait([this, step, timer](error_code error) {
+          if (!error) finish(step);
+        });
+      });
+    });
+  }
+
+  void finish(const std::shared_ptr<Leaving>& step) {
+    if (std::exchange(step->done, true)) return;
+    worker_.post([this, step] {
+      agent_.leave(step->facts, step->stepd);
+      slurm_.post([this, news = agent_.news(), step] {
+        liaison_.tell(news);
+        asio::post(context_, [step] { step->respond({200, "", "text/plain"}); });
+      });
+    });
+  }
+
+  // Unless the loop is stopped first.
+  void after(asio::steady_timer& timer, Millis pause, void (AgentLoop::*next)()) {
+    timer.expires_after(std::chrono::milliseconds(pause.value()));
+    timer.async_wait([this, next](error_code error) {
+      if (!error) (this->*next)();
     });
   }
 
   void look() {
     worker_.post([this] {
       agent_.look_after();
+      held_ = agent_.jobs();
+      if (!std::exchange(asking_now_, true)) {
+        ask_slurmctld(agent_.questions(), agent_.news());
+      }
       asio::post(context_, [this] {
         looked_ = clock_.mono();
-        looking_.expires_after(kLookEvery);
-        looking_.async_wait([this](error_code error) {
-          if (!error) look();
-        });
+        after(looking_, kLookEvery, &AgentLoop::look);
       });
+    });
+  }
+
+  void ask_slurmctld(const std::vector<JobId>& jobs, const News& news) {
+    slurm_.post([this, jobs, news] {
+      for (const JobId id : jobs) {
+        auto word = liaison_.job(id);
+        const bool answers = word || word.error().code == Error::Code::not_found;
+        worker_.post([this, id, word = std::move(word)] { agent_.heard(id, word); });
+        if (!answers) break;
+      }
+      liaison_.tell(news);
+      worker_.post([this] { asking_now_ = false; });
     });
   }
 
   void sample() {
     // A driver that takes longer than a second is not asked twice at once.
     if (!std::exchange(sampling_now_, true)) {
-      worker_.post([this] {
-        monitor_.post([this, running = agent_.running()] {
+      began_ = clock_.mono();
+      worker_.post([this, leaving = std::exchange(leaving_, {})] {
+        monitor_.post([this, leaving, running = agent_.running()] {
           auto views = agent_.look_at(machine_.devices(), running);
           if (!views) {
             spdlog::warn("cannot sample the GPUs: {}", views.error().message);
           } else {
             report(*views);
-            worker_.post([this, views = std::move(*views)] { agent_.observe(views); });
           }
-          asio::post(context_, [this] {
-            sampling_now_ = false;
-            sampled_ = clock_.mono();
+          // The next look begins when this one has been gone through: there are never two.
+          worker_.post([this, leaving, views = std::move(views)] {
+            if (views) agent_.observe(*views);
+            asio::post(context_, [this, leaving] {
+              sampling_now_ = false;
+              sampled_ = clock_.mono();
+              for (const auto& step : leaving) finish(step);
+              if (!leaving_.empty()) sample_soon();
+            });
           });
         });
       });
     }
-    sampling_.expires_after(machine_.enforcer().watching() ? kWatchEvery : kSampleEvery);
-    sampling_.async_wait([this](error_code error) {
-      if (!error) sample();
-    });
+    after(sampling_, machine_.enforcer().watching() ? core::kWatchInterval : kSampleEvery,
+          &AgentLoop::sample);
+  }
+
+  void sample_soon() {
+    const Millis passed = clock_.mono() - began_;
+    after(sampling_, std::max(kLastLooksApart - passed, Millis(0)), &AgentLoop::sample);
   }
 
   void seek() {
@@ -207,10 +313,7 @@ class Daemon {
       asio::post(context_, [this, found = opened && gpus && !gpus->empty()] {
         found_ = found;
         if (found) return context_.stop();
-        seeking_.expires_after(kSeekEvery);
-        seeking_.async_wait([this](error_code error) {
-          if (!error) seek();
-        });
+        after(seeking_, kSeekEvery, &AgentLoop::seek);
       });
     });
   }
@@ -219,38 +322,40 @@ class Daemon {
     if (!notifier_.every()) return;
     const MonoTime now = clock_.mono();
     if (now - looked_ < kHung && now - sampled_ < kHung) notifier_.alive();
-    beating_.expires_after(std::chrono::milliseconds(notifier_.every()->value()));
-    beating_.async_wait([this](error_code error) {
-      if (!error) beat();
-    });
+    after(beating_, *notifier_.every(), &AgentLoop::beat);
   }
 
   void report(const std::vector<node::GpuView>& views) {
     const MonoTime now = clock_.mono();
     if (sender_ == nullptr || now < next_report_) return;
     next_report_ = now + kReportEvery;
-    NodeSample sample{NodeId(node_.node), {}};
-    for (std::size_t i = 0; i < node_.devices.size(); ++i) {
-      const core::Gpu& gpu = node_.devices[i].gpu;
-      for (const node::GpuView& view : views) {
-        if (view.sample.id != gpu.id) continue;
-        sample.gpus.push_back({static_cast<std::int64_t>(i), view.sample.utilisation,
-                               view.sample.memory_used, gpu.memory});
-      }
-    }
+    NodeSample sample = node_sample(node_, views);
+    uses_.add(
+        sample, node_, views,
+        [this](const HolderId& job) -> std::optional<Millis> {
+          const auto measured = machine_.enforcer().measure(job);
+          return measured ? std::optional(measured->gpu_time) : std::nullopt;
+        },
+        now);
     sender_->send(sample);
   }
 
   Agent& agent_;
+  Liaison& liaison_;
   node::Node& machine_;
   SampleSender* sender_;
   const NodeGpus node_;
   const node::Notifier& notifier_;
-  const SystemClock clock_;
+  const sys::SystemClock clock_;
   MonoTime looked_;   // when the agent's worker was last done with a round
   MonoTime sampled_;  // and the driver's
+  MonoTime began_;    // the driver's last one
   MonoTime next_report_;
+  JobUses uses_;                       // the monitor's
+  std::atomic<std::size_t> held_ = 0;  // jobs
   bool sampling_now_ = false;
+  std::vector<std::shared_ptr<Leaving>> leaving_;  // that wait for the next look
+  bool asking_now_ = false;                        // slurmctld; the agent's worker's own
   bool found_ = false;
   asio::io_context context_{1};
   asio::signal_set signals_;
@@ -260,19 +365,20 @@ class Daemon {
   asio::steady_timer beating_;
   node::Worker worker_{"aq-agent"};
   node::Worker monitor_{"aq-monitor"};
+  node::Worker slurm_{"aq-slurm"};
 };
 
-bool needs_marks(const Settings& settings) {
+bool needs_marks(const SiteSettings& settings) {
   const auto conf = read_node_conf(settings);
   if (!conf || makes_groups(*conf, read_conf_file)) return false;
   spdlog::info(
-      "Slurm makes no control groups for jobs here: whose a process is is also read from its "
-      "environment");
+      "Slurm makes no control groups for jobs here: to which job a process belongs is also read "
+      "from its environment");
   return true;
 }
 
 // With the GPUs that there are now. True: it is to be done again, as there are others.
-Result<bool> serve_gpus(const Settings& settings, const node::Notifier& notifier,
+Result<bool> serve_gpus(const SiteSettings& settings, const node::Notifier& notifier,
                         const std::function<void()>& ready) {
   const fs::path run = settings.agent.run_dir;
   std::optional<gpu::StandIn> standin;
@@ -281,7 +387,8 @@ Result<bool> serve_gpus(const Settings& settings, const node::Notifier& notifier
         node::find_part({"../standin", "../lib/aliquot/standin"}, "/usr/lib/aliquot/standin"),
         settings.agent.simulate, run / "standin", true};
   }
-  const std::string name = settings.agent.node.empty() ? host_name() : settings.agent.node;
+  const std::string name =
+      settings.agent.node.empty() ? sys::short_host_name() : settings.agent.node;
   spdlog::info("node {}", name);
   const auto machine = TRY(node::Node::open(
       {.run = run,
@@ -289,7 +396,7 @@ Result<bool> serve_gpus(const Settings& settings, const node::Notifier& notifier
                                   "/usr/lib/aliquot/libaliquot.so"),
        .standin = standin,
        .enforce = settings.agent.enforce,
-       .compute_limit = settings.share.overcommit}));
+       .compute_limit = settings.share.most_compute()}));
 
   const std::string conf = slurm_conf_path(settings);
   auto slurm = TRY(open_client("", conf));
@@ -298,15 +405,15 @@ Result<bool> serve_gpus(const Settings& settings, const node::Notifier& notifier
   if (node::has_public_place(run)) {
     TRY(node::publish_place(ALIQUOT_PLACE_SLURM, "/slurm", run));
   }
-  SystemClock clock;
+  sys::SystemClock clock;
   const NodeGpus node{name, in_gres_order(machine->gpus()), settings.share};
   auto agent = TRY(Agent::create({.run = run,
                                   .node = node,
-                                  .slurm = *slurm,
                                   .enforcer = machine->enforcer(),
                                   .clock = clock,
                                   .by_mark = needs_marks(settings),
                                   .standin = standin}));
+  Liaison liaison(*slurm, node, clock);
   std::unique_ptr<SampleSender> sender;
   if (settings.balancer.mode != "off") {
     if (const auto endpoint = find_endpoint(settings)) {
@@ -315,25 +422,23 @@ Result<bool> serve_gpus(const Settings& settings, const node::Notifier& notifier
       spdlog::warn("no samples for the balancer: {}", endpoint.error().message);
     }
   }
-  const auto done =
-      Daemon(*agent, *machine, sender.get(), node, notifier).run(settings.agent.socket, ready);
+  const auto done = AgentLoop(*agent, liaison, *machine, sender.get(), node, notifier)
+                        .run(settings.agent.socket, ready);
   agent->stop();
   return done;
 }
 
-Result<void> serve(const Settings& settings, const std::function<void()>& ready) {
+Result<void> serve(const SiteSettings& settings, const std::function<void()>& ready) {
   const auto notifier = node::Notifier::from_environment();
-  TRY(node::make_own_folder(fs::path(settings.agent.socket).parent_path(), 0755));
-  TRY(node::make_own_folder(settings.agent.run_dir, 0711));
-  const node::Fd lock = TRY(node::lock_folder(settings.agent.run_dir));
+  TRY(sys::make_own_folder(fs::path(settings.agent.socket).parent_path(), 0755));
+  TRY(sys::make_own_folder(settings.agent.run_dir, 0711));
+  const sys::Fd lock = TRY(sys::lock_folder(settings.agent.run_dir));
   ::umask(0077);
   while (TRY(serve_gpus(settings, notifier, ready))) spdlog::info("there are GPUs now");
   return {};
 }
 
-int run(int argc, char** argv) {
-  node::ServiceOptions options;
-  if (const auto status = node::read_service_options(argc, argv, kProgram, options)) return *status;
+int run(const node::ServiceOptions& options) {
   const auto settings = load_settings(options.config);
   if (!settings) return node::complain(kProgram.name, settings.error().message);
   if (::geteuid() != 0) {
@@ -347,10 +452,5 @@ int run(int argc, char** argv) {
 }  // namespace aliquot::slurm
 
 int main(int argc, char** argv) {
-  try {
-    return aliquot::slurm::run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "aliquot-agent: {}\n", error.what());
-    return 1;
-  }
+  return aliquot::node::service_main(argc, argv, aliquot::slurm::kProgram, aliquot::slurm::run);
 }

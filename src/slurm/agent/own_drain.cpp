@@ -10,52 +10,89 @@
 namespace aliquot::slurm {
 namespace {
 
-// Rounds come several times a second; a step gives up after some seconds. In between lies what we
-// can have missed.
+// Rounds come several times a second, and a step waits for some seconds before it gives up. After a
+// round that is later than this, a step may have given up meanwhile.
 constexpr Millis kLate = Millis(1500);
-// The drain of a step that gave up may come after our first look.
+// A step that gave up may drain the node only after our first look.
 constexpr Millis kFirstPause = seconds(2);
 constexpr Millis kLongestPause = seconds(60);
 
-bool is_own(const SlurmNode& node) {
-  return node.state.find("DRAIN") != std::string::npos &&
-         (node.reason == ALIQUOT_DRAIN_SILENT || node.reason == ALIQUOT_DRAIN_UNFIT);
-}
+bool is_drained(const SlurmNode& node) { return node.state.find("DRAIN") != std::string::npos; }
 
 }  // namespace
 
-OwnDrain::OwnDrain(SlurmClient& slurm, std::string node, Clock& clock)
+bool is_own_drain(const std::string& reason) {
+  return reason == ALIQUOT_DRAIN_SILENT || reason == ALIQUOT_DRAIN_UNFIT ||
+         reason.starts_with(ALIQUOT_DRAIN_FOUND);
+}
+
+OwnDrain::OwnDrain(SlurmClient& slurm, std::string node, Clock& clock, Judge judge)
     : slurm_(slurm),
       node_(std::move(node)),
       clock_(clock),
+      judge_(std::move(judge)),
       last_round_(clock.mono()),
       next_look_(last_round_),
       troubled_until_(last_round_) {}
 
 void OwnDrain::trouble() { troubled_until_ = clock_.mono() + kLongestPause; }
 
+void OwnDrain::look_soon() {
+  next_look_ = clock_.mono();
+  pause_ = Millis(0);
+}
+
+void OwnDrain::keep_away(const std::string& why) {
+  if (why == why_) return;
+  why_ = why;
+  to_drain_ = !why.empty();
+  look_soon();
+}
+
 void OwnDrain::round(bool fit) {
   const MonoTime now = clock_.mono();
-  if (now - last_round_ > kLate) {
-    next_look_ = now;
-    pause_ = Millis(0);
-  }
+  if (now - last_round_ > kLate) look_soon();
   last_round_ = now;
-  if (!fit || now < next_look_ || now < troubled_until_) return;
+  if (now < next_look_) return;
+  if (!to_drain_ && (!fit || !why_.empty() || now < troubled_until_)) return;
   look();
   pause_ = std::clamp(pause_ * 2, kFirstPause, kLongestPause);
-  last_round_ = clock_.mono();  // what slurmctld took for it
+  last_round_ = clock_.mono();  // the time that slurmctld took does not make us late
   next_look_ = last_round_ + pause_;
 }
 
 void OwnDrain::look() {
   const auto node = slurm_.node(node_);
-  if (!node || !is_own(*node)) return;
+  if (!node) return;
+  const std::string found = judge_ ? judge_(*node) : "";
+  if (found.empty()) judged_.clear();  // what breaks again is found again
+  if (to_drain_) {
+    to_drain_ = !drain(*node, why_);
+  } else if (!found.empty()) {
+    if (found != judged_ && drain(*node, found)) judged_ = found;
+  } else if (is_drained(*node) && is_own_drain(node->reason)) {
+    undo(*node);
+  }
+}
+
+bool OwnDrain::drain(const SlurmNode& node, const std::string& why) {
+  // While it is somebody else's: his reason counts. When he is done with it, ours does.
+  if (is_drained(node) && !is_own_drain(node.reason)) return false;
+  const std::string reason = ALIQUOT_DRAIN_FOUND + why;
+  if (const auto done = slurm_.drain_node(node_, reason); !done) {
+    spdlog::warn("cannot drain {} ({}): {}", node_, why, done.error().message);
+    return false;
+  }
+  spdlog::warn("{} takes no more jobs: {}", node_, why);
+  return true;
+}
+
+void OwnDrain::undo(const SlurmNode& node) {
   if (const auto done = slurm_.undrain_node(node_); !done) {
-    spdlog::warn("cannot undo the drain of {} ({}): {}", node_, node->reason, done.error().message);
+    spdlog::warn("cannot undo the drain of {} ({}): {}", node_, node.reason, done.error().message);
     return;
   }
-  spdlog::info("{} takes jobs again: it was drained, as {}", node_, node->reason);
+  spdlog::info("{} takes jobs again: it was drained, as {}", node_, node.reason);
   pause_ = Millis(0);
 }
 

@@ -16,17 +16,15 @@
 #include <utility>
 
 #include "node/worker.hpp"
+#include "slurm/balancer/pace.hpp"
 #include "slurm/balancer/reconciler.hpp"
+#include "sys/fd.hpp"
 
 namespace aliquot::slurm {
 namespace {
 
-constexpr Millis kGather = Millis(10);     // samples of one instant go into one round
-constexpr Millis kDistance = Millis(200);  // between the end of a round and the next
-constexpr Millis kLookEvery = seconds(1);  // at the weights slurmctld has
+constexpr Millis kGather = Millis(10);  // samples of one instant go into one round
 constexpr Millis kRetry = seconds(1);
-constexpr std::int64_t kRoundShare = 5;  // a round may take 1/5 of the time
-constexpr std::int64_t kLookShare = 20;  // looking 1/20
 constexpr Millis kForget = minutes(60);
 constexpr Millis kStopPatience = seconds(10);
 constexpr Millis kDropReport = seconds(60);
@@ -35,12 +33,9 @@ constexpr Millis kDropReport = seconds(60);
 struct Shared {
   Shared(SlurmClient& client, const LoopOptions& options)
       : reconciler(client, options.mode, options.state), done(::eventfd(0, EFD_CLOEXEC)) {}
-  Shared(const Shared&) = delete;
-  Shared& operator=(const Shared&) = delete;
-  ~Shared() { ::close(done); }
 
   Reconciler reconciler;  // the worker's alone
-  int done;               // readable when there is a result
+  const sys::Fd done;     // readable when there is a result
   std::mutex mutex;
   struct Finished {
     Result<Reconciler::Outcome> outcome;
@@ -86,8 +81,9 @@ class Loop {
   };
 
   Ready wait(std::optional<MonoTime> until) const {
-    std::array<pollfd, 3> watched{
-        {{stop_, POLLIN, 0}, {receiver_.descriptor(), POLLIN, 0}, {shared_->done, POLLIN, 0}}};
+    std::array<pollfd, 3> watched{{{stop_, POLLIN, 0},
+                                   {receiver_.descriptor(), POLLIN, 0},
+                                   {shared_->done.get(), POLLIN, 0}}};
     // A second at most: silence is noticed by the clock.
     std::int64_t timeout = 1'000;
     if (until) timeout = std::clamp<std::int64_t>(until->ms() - clock_.mono().ms(), 0, timeout);
@@ -144,13 +140,13 @@ class Loop {
       auto outcome = shared->reconciler.round(heard, round);
       const std::lock_guard lock(shared->mutex);
       shared->finished = {std::move(outcome), round.look, clock.mono() - round.now};
-      ::eventfd_write(shared->done, 1);
+      ::eventfd_write(shared->done.get(), 1);
     });
   }
 
   void take_result() {
     eventfd_t count = 0;
-    ::eventfd_read(shared_->done, &count);
+    ::eventfd_read(shared_->done.get(), &count);
     std::optional<Shared::Finished> finished;
     {
       const std::lock_guard lock(shared_->mutex);
@@ -159,10 +155,6 @@ class Loop {
     if (!finished) return;
     busy_ = false;
     const MonoTime now = clock_.mono();
-    next_round_ = now + std::max(kDistance, finished->took * kRoundShare);
-    if (finished->looked || !finished->outcome) {
-      next_look_ = now + std::clamp(finished->took * kLookShare, kLookEvery, seconds(30));
-    }
     if (!finished->outcome) {
       next_look_ = now + kRetry;
       next_round_ = next_look_;
@@ -173,6 +165,9 @@ class Loop {
       answers_ = false;
       return;
     }
+    pace_.note(finished->took, finished->looked);
+    next_round_ = now + pace_.until_round();
+    if (finished->looked) next_look_ = now + pace_.until_look();
     if (!answers_) spdlog::info("weights can be set again");
     answers_ = true;
     if (finished->outcome->resets > 0) {
@@ -198,7 +193,7 @@ class Loop {
   bool wait_for_worker(Millis patience) {
     const MonoTime until = clock_.mono() + patience;
     while (busy_ && clock_.mono() < until) {
-      pollfd done{shared_->done, POLLIN, 0};
+      pollfd done{shared_->done.get(), POLLIN, 0};
       ::poll(&done, 1, 100);
       if ((done.revents & POLLIN) != 0) take_result();
     }
@@ -213,7 +208,7 @@ class Loop {
         *restored = shared->reconciler.restore();
         const std::lock_guard lock(shared->mutex);
         shared->finished = {Reconciler::Outcome{}, false, Millis(0)};
-        ::eventfd_write(shared->done, 1);
+        ::eventfd_write(shared->done.get(), 1);
       });
       if (wait_for_worker(kStopPatience)) return *restored;
     }
@@ -233,6 +228,7 @@ class Loop {
   bool busy_ = false;
   bool answers_ = true;
   std::string trouble_;
+  Pace pace_;
   MonoTime next_look_;
   MonoTime next_round_;
   std::int64_t dropped_ = 0;

@@ -1,6 +1,6 @@
 // The balancer's life: samples come in, weights go out. One thread listens; rounds, which wait for
-// slurmctld, are a worker's. A sample leads to a round within milliseconds, but rounds keep a
-// distance from each other that grows with what they cost slurmctld.
+// slurmctld, are a worker's. A sample leads to a round within milliseconds. After a round there is
+// a pause; it is the longer, the longer slurmctld takes for rounds (pace.hpp).
 #pragma once
 
 #include <filesystem>

@@ -8,7 +8,6 @@
 
 #include <array>
 #include <cstdio>
-#include <exception>
 #include <string>
 #include <string_view>
 
@@ -16,27 +15,18 @@
 #include "node/service.hpp"
 #include "slurm/balancer/loop.hpp"
 #include "slurm/client.hpp"
-#include "slurm/endpoint.hpp"
-#include "slurm/settings.hpp"
+#include "slurm/node_conf.hpp"
+#include "slurm/site_settings.hpp"
+#include "sys/system_clock.hpp"
 
 namespace aliquot::slurm {
 namespace {
 
 const node::Program kProgram{
-    "aliquot-balancer", ALIQUOT_VERSION,
-    R"(aliquot-balancer - has Slurm prefer the nodes whose GPUs are least busy
-
-usage: aliquot-balancer [option…]
-
-  --config FILE       read the settings from here (/etc/aliquot/slurm.toml)
-  --foreground        stay in the foreground, log to stderr
-  --log FILE          log to this file (in the background: /var/log/aliquot-balancer.log)
-  --log-level LEVEL   debug, info, warn or error (info)
-  --help, --version
-
-It runs beside slurmctld, as root or as SlurmUser. SIGTERM ends it and gives every node back the
-weight that slurm.conf says.
-)"};
+    "aliquot-balancer", ALIQUOT_VERSION, "has Slurm prefer the nodes whose GPUs are least busy",
+    std::string(kSettingsPath),
+    "It runs beside slurmctld, as root or as SlurmUser. SIGTERM ends it and gives every node back "
+    "the\nweight that slurm.conf says."};
 
 // Before any thread starts: all of them inherit the mask.
 int open_signals() {
@@ -48,7 +38,7 @@ int open_signals() {
   return ::signalfd(-1, &set, SFD_CLOEXEC);
 }
 
-Result<void> serve(const Settings& settings, const std::function<void()>& ready) {
+Result<void> serve(const SiteSettings& settings, const std::function<void()>& ready) {
   const auto mode = TRY(parse_balance_mode(settings.balancer.mode));
   const auto endpoint = TRY(find_endpoint(settings));
   auto receiver =
@@ -58,15 +48,13 @@ Result<void> serve(const Settings& settings, const std::function<void()>& ready)
   spdlog::info("aliquot-balancer {} for Slurm {}: mode {}, UDP port {}", ALIQUOT_VERSION,
                client->version(), settings.balancer.mode, receiver.port());
   ready();
-  const SystemClock clock;
+  const sys::SystemClock clock;
   TRY(run_loop(receiver, *client, {mode, settings.balancer.state}, clock, stop));
   spdlog::info("the nodes have their own weights again");
   return {};
 }
 
-int run(int argc, char** argv) {
-  node::ServiceOptions options;
-  if (const auto status = node::read_service_options(argc, argv, kProgram, options)) return *status;
+int run(const node::ServiceOptions& options) {
   const auto settings = load_settings(options.config);
   if (!settings) return node::complain(kProgram.name, settings.error().message);
   const int status = node::run_service(kProgram.name, options,
@@ -80,10 +68,5 @@ int run(int argc, char** argv) {
 }  // namespace aliquot::slurm
 
 int main(int argc, char** argv) {
-  try {
-    return aliquot::slurm::run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "aliquot-balancer: {}\n", error.what());
-    return 1;
-  }
+  return aliquot::node::service_main(argc, argv, aliquot::slurm::kProgram, aliquot::slurm::run);
 }

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "slurm/balancer/state_file.hpp"
-#include "slurm/extra.hpp"
+#include "slurm/sample_text.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -18,12 +18,20 @@ bool has_gpus(const SlurmNode& node) {
   return node.gres.starts_with("gpu") || node.gres.find(",gpu") != std::string::npos;
 }
 
+Compute load_of(const GpuLoad& gpu) {
+  if (!gpu.trouble.empty()) return kWholeGpu;
+  if (gpu.memory <= Bytes(0)) return gpu.utilisation;
+  const Bytes foreign = std::min(foreign_memory(gpu), gpu.memory);
+  return std::max(gpu.utilisation, Compute(foreign / mib(1) * kWholeGpu.value() /
+                                           std::max<std::int64_t>(gpu.memory / mib(1), 1)));
+}
+
 }  // namespace
 
-std::optional<Compute> mean_utilisation(const NodeSample& sample) {
+std::optional<Compute> mean_load(const NodeSample& sample) {
   if (sample.gpus.empty()) return std::nullopt;
   std::int64_t sum = 0;
-  for (const auto& gpu : sample.gpus) sum += gpu.utilisation.value();
+  for (const auto& gpu : sample.gpus) sum += load_of(gpu).value();
   return Compute(sum / static_cast<std::int64_t>(sample.gpus.size()));
 }
 
@@ -41,7 +49,7 @@ Result<void> Reconciler::look() {
   auto found = TRY(client_.nodes());
   std::map<std::string, Known, std::less<>> nodes;
   for (SlurmNode& node : found) {
-    Known known{{node.name, node.weight, has_gpus(node), node.extra.starts_with(kExtraMark)},
+    Known known{{node.name, node.weight, has_gpus(node), node.extra.starts_with(kSampleMark)},
                 std::move(node.extra)};
     if (const auto before = nodes_.find(node.name); before != nodes_.end()) {
       known.told = before->second.told;
@@ -64,7 +72,7 @@ Result<Reconciler::Outcome> Reconciler::round(const Heard& heard, const Round& r
   }
   Loads loads;
   for (const auto& [name, sample] : heard) {
-    if (const auto mean = mean_utilisation(sample.sample)) loads[name] = {*mean, sample.heard};
+    if (const auto mean = mean_load(sample.sample)) loads[name] = {*mean, sample.heard};
   }
   std::vector<WeighedNode> nodes;
   nodes.reserve(nodes_.size());
@@ -99,15 +107,16 @@ Result<void> Reconciler::set_weights(const Plan& plan, Outcome& outcome) {
 Result<void> Reconciler::publish(const Heard& heard, MonoTime now, bool patient, Outcome& outcome) {
   const Millis pause = std::max(kTellEvery, kTellPause * static_cast<std::int64_t>(nodes_.size()));
   for (auto& [name, known] : nodes_) {
-    if (!known.node.gpus || !extra_is_ours(known.extra) || now - known.told < pause) continue;
+    if (!known.node.gpus || !may_hold_samples(known.extra) || now - known.told < pause) continue;
     const auto found = heard.find(name);
     const bool fresh = found != heard.end() && now - found->second.heard <= kStaleAfter;
     if (!fresh && patient) continue;
     // A node that never had an agent needs no mark.
     if (!fresh && known.extra.empty()) continue;
     const std::string text =
-        fresh ? format_extra(found->second.sample.gpus) : std::string(kExtraStale);
-    if (!extra_differs(known.extra, text)) continue;
+        fresh ? format_sample_text(found->second.sample.gpus, found->second.sample.version)
+              : std::string(kNoSamples);
+    if (!sample_texts_differ(known.extra, text)) continue;
     ++outcome.calls;
     if (auto done = client_.update_nodes({name}, std::nullopt, text); !done) {
       looked_ = false;

@@ -26,8 +26,10 @@ struct HeardSample {
 };
 using Heard = std::map<std::string, HeardSample, std::less<>>;
 
-// Over its GPUs; nothing where it has none.
-std::optional<Compute> mean_utilisation(const NodeSample& sample);
+// How much of its GPUs is out of reach, on average: of each the time that it computes, or the
+// part of its memory that processes of no job hold, whichever is more; all of one that is broken.
+// Nothing where it has none.
+std::optional<Compute> mean_load(const NodeSample& sample);
 
 class Reconciler {
  public:

@@ -63,6 +63,18 @@ struct Bench {
 
 using Weights = std::vector<std::uint32_t>;
 
+TEST(Reconciler, MemoryThatIsNotFreeAndBrokenGpusCountAsBusy) {
+  NodeSample sample{NodeId("n1"), {{0, Compute(1'000), gib(100), gib(140)}}};
+  EXPECT_EQ(mean_load(sample), Compute(1'000));
+  sample.gpus[0].foreign = {{7, "eve", gib(60)}, {8, "bob", gib(10)}};
+  EXPECT_EQ(mean_load(sample), Compute(5'000));
+  sample.gpus[0].utilisation = Compute(9'000);
+  EXPECT_EQ(mean_load(sample), Compute(9'000));
+  sample.gpus.push_back({.index = 1, .trouble = "xid79"});
+  EXPECT_EQ(mean_load(sample), Compute(9'500));
+  EXPECT_EQ(mean_load({NodeId("n1"), {}}), std::nullopt);
+}
+
 TEST(Reconciler, SetsWhatMustChangeInOneCallForEachWeight) {
   Bench bench(4);
   Reconciler reconciler(bench.slurm, BalanceMode::spread, bench.folder.state());
@@ -211,6 +223,9 @@ class Flaky final : public SlurmClient {
     return real_.update_nodes(names, weight, extra);
   }
   Result<void> undrain_node(const std::string& name) override { return real_.undrain_node(name); }
+  Result<void> drain_node(const std::string& name, const std::string& reason) override {
+    return real_.drain_node(name, reason);
+  }
   Result<void> set_admin_comment(JobId id, const std::string& text) override {
     return real_.set_admin_comment(id, text);
   }

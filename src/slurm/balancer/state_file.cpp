@@ -3,7 +3,7 @@
 #include <boost/json.hpp>
 
 #include "base/text.hpp"
-#include "node/file.hpp"
+#include "sys/file.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -39,7 +39,7 @@ Result<Bases> parse_bases(std::string_view text) {
 }
 
 Result<Bases> load_bases(const std::filesystem::path& path) {
-  const auto text = node::read_whole(path);
+  const auto text = sys::read_whole(path);
   if (!text) {
     if (text.error().code == Error::Code::not_found) return Bases();
     return tl::make_unexpected(text.error());
@@ -55,7 +55,7 @@ Result<Bases> load_bases(const std::filesystem::path& path) {
 Result<void> store_bases(const std::filesystem::path& path, const Bases& bases) {
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
-  return node::write_whole(path, format_bases(bases), 0644, true);
+  return sys::write_whole(path, format_bases(bases), 0644, true);
 }
 
 }  // namespace aliquot::slurm

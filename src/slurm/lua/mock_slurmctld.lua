@@ -2,6 +2,8 @@
 -- run, as job_submit.lua would be; each line of input is one call, each line of output its result.
 --   submit|modify key=value…     text values in hex; numbers as `#7`; `spank`, `env.NAME`,
 --                                `record.NAME` (the job that is changed), `part.NAME=#1` (default?)
+--   job key=value…               one more of slurm.jobs; without a key: none any more
+--   reservation name=… key=…     one more of slurm.reservations
 --   -> code key=value…           all fields that are set afterwards, `user` and `log` for messages
 
 local function unhex(text)
@@ -45,7 +47,7 @@ local function to(list)
 end
 slurm = {
   SUCCESS = 0, ERROR = -1, FAILURE = -1, NO_VAL = 0xfffffffe, NO_VAL16 = 0xfffe,
-  log_user = to(messages), log_info = to(logged), log_error = to(logged), log_debug = to(logged),
+  jobs = {}, reservations = {}, log_user = to(messages), log_info = to(logged), log_error = to(logged), log_debug = to(logged),
 }
 
 local before = {}
@@ -77,7 +79,13 @@ for line in io.lines() do
   end
   if next(spank) then fields.spank_job_env = spank end
   local desc, ok, code = described(fields), nil, nil
-  if call == "submit" then
+  if call == "job" then
+    if next(fields) then slurm.jobs[#slurm.jobs + 1] = fields else slurm.jobs = {} end
+    fields, ok, code = {}, true, 0
+  elseif call == "reservation" then
+    slurm.reservations[fields.name] = fields
+    fields, ok, code = {}, true, 0
+  elseif call == "submit" then
     ok, code = pcall(slurm_job_submit, desc, parts, 1000)
   else
     ok, code = pcall(slurm_job_modify, desc, described(record), parts, 1000)

@@ -1,6 +1,7 @@
 -- The vocabulary of core/request_parse.hpp in Lua: what users write, to a request and back to
 -- words. For Lua 5.1 to 5.4, whose numbers are doubles in the oldest: everything that is added or
--- multiplied here stays under 2^53. The first part of what is embedded, submit.lua the second.
+-- multiplied here stays under 2^53. The first part of what is embedded, placement.lua
+-- and submit.lua the others.
 
 local huge = 2 ^ 53
 local most_gpus_per_node = 64
@@ -276,8 +277,8 @@ local function parse_gres(list)
   return gpus, tickets
 end
 
--- One option's word on how many GPUs the whole job gets.
-local function add_claim(claims, option, list, times)
+-- One option's word on how many GPUs the whole job gets; by_job: not of each node.
+local function add_claim(claims, option, list, times, by_job)
   for i, entry in ipairs(list.gpus) do
     local text = table.concat(entry.parts, ":")
     local shown = option .. "=" .. quote(text)
@@ -288,7 +289,7 @@ local function add_claim(claims, option, list, times)
     local counted = parse_counted(shown, entry.parts, count_syntax)
     if i > 1 then refuse_softly("%s asks for GPUs of several models: write one", shown) end
     claims[#claims + 1] =
-      { shown = shown, model = counted.model, count = counted.count * times, by_job = true }
+      { shown = shown, model = counted.model, count = counted.count * times, by_job = by_job }
   end
 end
 
@@ -332,7 +333,7 @@ local function parse_options(options)
     end
     request.memory = options.gpu_mem and parse_size(options.gpu_mem)
     request.compute = options.gpu_share and parse_share(options.gpu_share)
-    if gpus then
+    if gpus and gpus.count > 0 then
       refuse("--gres=%s asks for whole GPUs and %s for a part of one: drop %s, or write --gpus=1 "
         .. "for a share", quote(options.gres.text), amount, amount)
     end
@@ -346,10 +347,11 @@ local function parse_options(options)
       model = gpus.model,
       count = gpus.count * options.nodes,
     }
-    request.by_node = gpus.count
   end
-  add_claim(claims, "--gpus", options.gpus, 1)
-  add_claim(claims, "--gpus-per-task", options.gpus_per_task, options.tasks)
+  add_claim(claims, "--gpus-per-node", options.gpus_per_node, options.nodes, false)
+  if #claims > 0 then request.by_node = claims[#claims].count / options.nodes end
+  add_claim(claims, "--gpus", options.gpus, 1, true)
+  add_claim(claims, "--gpus-per-task", options.gpus_per_task, options.tasks, true)
   request.count, request.model = 1, tickets and tickets.model
   if #claims > 0 then
     local count, model = agree(claims, options.nodes)

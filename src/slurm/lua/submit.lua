@@ -1,25 +1,39 @@
--- What slurmctld runs for every job: a request for GPUs becomes a booking in shards by the rules of
--- slurm/booking.hpp, or a refusal in a sentence. The table `site` and request.lua stand in front of
--- this text.
+-- What slurmctld runs for every job: a request for GPUs becomes a booking in shards, or a refusal in
+-- a sentence. The table `site` (slurm/site_table.hpp), request.lua and placement.lua stand in front
+-- of this text.
 
 -- Not in the table before 23.02, or never.
 local invalid_gres = slurm.ESLURM_INVALID_GRES or 2072
 local no_such_node = slurm.ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE or 2014
-local no_value, no_value16 = slurm.NO_VAL or 0xfffffffe, slurm.NO_VAL16 or 0xfffe
+local no_value16 = slurm.NO_VAL16 or 0xfffe
 
 -- The booking ------------------------------------------------------------------------------------
 
+-- What shares are counted in there; of several partitions, what promises least of a GPU.
+local function units_in(partitions)
+  local units
+  for _, name in ipairs(split(partitions, ",")) do
+    local own = site.units[name] or site
+    units = {
+      overcommit = math.min(own.overcommit, units and units.overcommit or huge),
+      mps_per_gpu = math.max(own.mps_per_gpu, units and units.mps_per_gpu or 0),
+      shards_per_gpu = math.max(own.shards_per_gpu, units and units.shards_per_gpu or 0),
+    }
+  end
+  return units
+end
+
 -- The shards that a share takes of a GPU; nil where it is more than that GPU.
-local function shards_for(request, gpu)
-  local least = ceil_div(gpu.shards, site.overcommit) -- one part in 10,000 of compute
+local function shards_for(request, gpu, units)
+  local least = ceil_div(gpu.shards, units.overcommit) -- one part in 10,000 of compute
   if request.tickets then
-    local per_gpu = request.tickets.kind == "mps" and site.mps_per_gpu or site.shards_per_gpu
+    local per_gpu = request.tickets.kind == "mps" and units.mps_per_gpu or units.shards_per_gpu
     if request.tickets.count > per_gpu then return nil end
     return math.max(ceil_div(gpu.shards * request.tickets.count, per_gpu), least)
   end
   if not request.memory then return ceil_div(gpu.shards * request.compute, 10000) end
   if request.memory > gpu.memory then return nil end
-  local compute = request.compute and ceil_div(gpu.shards * request.compute, site.overcommit)
+  local compute = request.compute and ceil_div(gpu.shards * request.compute, units.overcommit)
   return math.max(math.min(ceil_div(request.memory, gpu.shard), gpu.shards), compute or least)
 end
 
@@ -81,9 +95,9 @@ end
 
 local function refuse_size(request, partition, models)
   if request.tickets then
-    local kind = request.tickets.kind
+    local kind, units = request.tickets.kind, units_in(partition)
     refuse("%s is more than one GPU: write at most %s:%s, or gpu:1 for a whole one",
-      words_of(request), kind, plain(kind == "mps" and site.mps_per_gpu or site.shards_per_gpu))
+      words_of(request), kind, plain(kind == "mps" and units.mps_per_gpu or units.shards_per_gpu))
   end
   local memory = 0
   for _, gpu in ipairs(models) do memory = math.max(memory, gpu.memory) end
@@ -91,15 +105,23 @@ local function refuse_size(request, partition, models)
     words_of(request), quote(partition), format_size(memory))
 end
 
-local function book_share(request, partition, models)
+-- Whether each GPU is a type of its own in one of these partitions.
+local function by_gpu(partitions)
+  for _, name in ipairs(split(partitions, ",")) do
+    if site.partition_nodes[name] then return true end
+  end
+  return false
+end
+
+local function book_share(request, partition, models, _, desc)
   if request.count ~= 1 then
     refuse("%s parts of GPUs on a node are not possible: ask for one, or for whole GPUs",
       plain(request.count))
   end
   -- The largest of those it fits on; what it takes on whichever; what keeps it off the others.
-  local largest, need, least = nil, 0, 0
+  local largest, need, least, units = nil, 0, 0, units_in(partition)
   for _, gpu in ipairs(models) do
-    local shards = shards_for(request, gpu)
+    local shards = shards_for(request, gpu, units)
     if not shards then
       least = math.max(least, gpu.shards + 1)
     else
@@ -108,13 +130,20 @@ local function book_share(request, partition, models)
     end
   end
   if not largest then refuse_size(request, partition, models) end
-  if request.model then return { gres = gres_of(largest, need) } end
-  local shards = math.max(need, least)
-  if shards <= largest.shards then return { gres = gres_of(nil, shards) } end
-  return { gres = gres_of(largest, shards_for(request, largest)) }
+  local shards, only = math.max(need, least), nil
+  if request.model then
+    only, shards = largest, need
+  elseif shards > largest.shards then
+    only, shards = largest, shards_for(request, largest, units)
+  end
+  local must = only and #models_of(partition) > 1
+  local placed = by_gpu(partition)
+    and place_share(desc, partition, only and { only } or models, shards, must)
+  if placed then return { gres = placed } end
+  return { gres = gres_of((must or not by_gpu(partition)) and only, shards) }
 end
 
-local function book_whole(request, partition, models, alone)
+local function book_whole(request, partition, models, alone, desc)
   local most, alike = 0, true
   for _, gpu in ipairs(models) do
     most = math.max(most, gpu.most_per_node)
@@ -128,18 +157,24 @@ local function book_whole(request, partition, models, alone)
       code = no_such_node,
     }, 0)
   end
-  local native = ("gpu:%s%s"):format(request.model and models[1].name .. ":" or "",
-    plain(request.count))
+  local typed = request.model and not by_gpu(partition)
+  local native = ("gpu:%s%s"):format(typed and models[1].name .. ":" or "", plain(request.count))
   -- Who has the node to himself meets no shares there.
   if not whole_as_shards(partition) or alone then return { native = native } end
+  if by_gpu(partition) and desc and not request.by_task
+    and (request.count ~= 1 or not alike or (request.model and #models_of(partition) > 1)) then
+    local placed = place_whole(desc, partition, models, request.count)
+    if placed then return { gres = placed } end
+  end
   if request.count ~= 1 or not alike then return { native = native, exclusive = true } end
-  return { gres = gres_of(request.model and models[1], models[1].shards) }
+  return { gres = gres_of(typed and models[1], models[1].shards) }
 end
 
+-- `code`: what Slurm calls it, where a change is refused and the sentence cannot be told.
 local gates = {
-  { key = "partitions", what = "the partitions", option = "--partition" },
-  { key = "accounts", what = "the accounts", option = "--account" },
-  { key = "reservations", what = "the reservations", option = "--reservation" },
+  { key = "partitions", what = "the partitions", option = "--partition", code = 2002 },
+  { key = "accounts", what = "the accounts", option = "--account", code = 2045 },
+  { key = "reservations", what = "the reservations", option = "--reservation", code = 2052 },
 }
 
 -- Every one of the names must be where shares are given: the job may start in any of them.
@@ -151,18 +186,23 @@ local function pass_gates(job)
       open = open and (#globs == 0 or matches(globs, name))
     end
     if not open then
-      refuse("parts of a GPU are given in %s %s only: write %s, or --gres=gpu:1 for a whole GPU",
-        gate.what, table.concat(globs, ", "), gate.option)
+      error({
+        sentence = ("parts of a GPU are given in %s %s only: write %s, or --gres=gpu:1 for a whole GPU")
+          :format(gate.what, table.concat(globs, ", "), gate.option),
+        code = job.changed and gate.code,
+      }, 0)
     end
   end
 end
 
 -- { gres, native, exclusive, words } for these options, or nil for a job without GPUs. `job` says
 -- where it runs: { partitions, accounts, reservations }.
-local function decide(options, job)
+local function decide(options, job, desc)
   local entries = {}
-  for _, entry in ipairs(options.gres.gpus) do
-    entries[#entries + 1] = entry.name .. (":" .. table.concat(entry.parts, ":")):gsub("^:$", "")
+  for _, list in ipairs({ options.gres, options.gpus_per_node }) do
+    for _, entry in ipairs(list.gpus) do
+      entries[#entries + 1] = entry.name .. (":" .. table.concat(entry.parts, ":")):gsub("^:$", "")
+    end
   end
   local native = {
     native = table.concat(entries, ","),
@@ -177,7 +217,7 @@ local function decide(options, job)
     native.exclusive = false
     return native
   end
-  for _, list in ipairs({ options.gres, options.gpus, options.gpus_per_task }) do
+  for _, list in ipairs({ options.gres, options.gpus_per_node, options.gpus, options.gpus_per_task }) do
     refuse_empty_entries(list)
   end
   for _, entry in ipairs(options.gres.gpus) do share = share or entry.name ~= "gpu" end
@@ -197,7 +237,9 @@ local function decide(options, job)
     if options.alone then refuse("a part of a GPU does not go with --exclusive: drop one of them") end
   end
   local book = request.whole and book_whole or book_share
-  local booking = book(request, job.partitions, models, options.alone)
+  -- Each task's own GPU: the words of its steps are Slurm's, if they were not handed over.
+  request.by_task = #options.gpus_per_task.gpus > 0 and not options.handed
+  local booking = book(request, job.partitions, models, options.alone, desc)
   booking.by_job = request.by_job
   booking.words = words_of(request)
   return booking
@@ -225,10 +267,9 @@ local function options_of(desc, record)
   end
   local function handed_gpus(name) return handed[name] and "gpu:" .. handed[name] end
   local gres = text(desc.tres_per_node) or text(desc.gres)
-  for _, more in ipairs({ handed.GRES or false, handed_gpus("GPUS_PER_NODE") or false }) do
-    if more then gres = gres and gres .. "," .. more or more end
-  end
+  if handed.GRES then gres = gres and gres .. "," .. handed.GRES or handed.GRES end
   options.gres = read_list(gres)
+  options.gpus_per_node = read_list(handed_gpus("GPUS_PER_NODE"))
   options.gpus = read_list(text(desc.tres_per_job) or handed_gpus("GPUS"))
   options.gpus_per_task = read_list(text(desc.tres_per_task) or handed_gpus("GPUS_PER_TASK"))
   options.handed = next(handed) and handed
@@ -247,7 +288,8 @@ end
 
 local function asks_for_gpus(options)
   return options.gpu_mem or options.gpu_share or options.elsewhere or #options.gres.gpus > 0
-    or #options.gpus.gpus > 0 or #options.gpus_per_task.gpus > 0
+    or #options.gpus_per_node.gpus > 0 or #options.gpus.gpus > 0
+    or #options.gpus_per_task.gpus > 0
 end
 
 local function default_partition(part_list)
@@ -257,12 +299,15 @@ local function default_partition(part_list)
   return site.default_partition
 end
 
+-- `record`: the job that is changed. An empty name takes it out of where it was.
 local function whereabouts(desc, record, part_list)
-  record = record or {}
+  local function either(new, old) return text(new) or (new ~= "" and text(old)) or nil end
+  local was = record or {}
   return {
-    partitions = text(desc.partition) or text(record.partition) or default_partition(part_list),
-    accounts = text(desc.account) or text(record.account) or text(desc.default_account) or "",
-    reservations = text(desc.reservation) or text(record.resv_name) or "",
+    partitions = either(desc.partition, was.partition) or default_partition(part_list),
+    accounts = either(desc.account, was.account) or text(desc.default_account) or "",
+    reservations = either(desc.reservation, was.resv_name) or "",
+    changed = record ~= nil,
   }
 end
 
@@ -348,26 +393,29 @@ local function apply(desc, options, booking)
   end
   if booking.exclusive then
     desc.shared = 0
-    slurm.log_user("%s", "these GPUs take whole nodes: this version of Slurm cannot keep parts of "
-      .. "GPUs away from them; a single GPU of one model does not need that")
+    slurm.log_user("%s", "these GPUs take whole nodes, all GPUs of which the job sees and is billed "
+      .. "for: this version of Slurm cannot keep parts of GPUs away from them; a single GPU of one "
+      .. "model does not need that")
   end
 end
 
 local function submit(desc, part_list)
   local options = options_of(desc)
-  local booking = asks_for_gpus(options) and decide(options, whereabouts(desc, nil, part_list))
+  local booking = asks_for_gpus(options) and decide(options, whereabouts(desc, nil, part_list), desc)
   if not booking then
     if options.handed and options.gres.text then desc.gres = options.gres.text end
     return
   end
   apply(desc, options, booking)
+  if booking.gres then remember(booking.gres) end
   local comment = commented(text(desc.admin_comment), booking.words)
   if comment ~= "" then desc.admin_comment = comment end
 end
 
 -- The options that words of ours say.
 local function options_of_words(words, nodes)
-  local options = { nodes = nodes, tasks = nodes, gpus = read_list(), gpus_per_task = read_list() }
+  local options = { nodes = nodes, tasks = nodes, gpus_per_node = read_list() }
+  options.gpus, options.gpus_per_task = read_list(), read_list()
   local gres
   for word in words:gmatch("%S+") do
     local name, value = word:match("^%-%-(gpu[_-]?%a+)=(.*)$")
@@ -380,9 +428,17 @@ local function options_of_words(words, nodes)
   return options
 end
 
+-- Of each GPU in a booking: '120,120'.
+local function counts_in(gres)
+  local counts = {}
+  for count in (gres .. ","):gmatch(":(%d+),") do counts[#counts + 1] = count end
+  table.sort(counts)
+  return table.concat(counts, ",")
+end
+
 -- A job that moves to other GPUs or through a gate is looked at anew.
 local function move(desc, record, part_list)
-  if not (text(desc.partition) or text(desc.account) or text(desc.reservation)) then return end
+  if not (desc.partition or desc.account or desc.reservation) then return end
   local words = words_in(text(record.admin_comment))
   if not words then
     local asks = (text(record.tres_per_node) or "") .. (text(record.tres_per_job) or "")
@@ -393,11 +449,19 @@ local function move(desc, record, part_list)
     return
   end
   local now = text(record.tres_per_node) or ""
-  local booking = decide(options_of_words(words, 1), whereabouts(desc, record, part_list))
+  local there = whereabouts(desc, record, part_list)
+  local booking = decide(options_of_words(words, 1), there, {})
   local list = read_list(text(record.tres_per_node))
-  local same = false
-  for _, entry in ipairs(list.gpus) do
-    same = same or entry.name .. ":" .. table.concat(entry.parts, ":") == booking.gres
+  local entries, plainly = {}, true
+  for i, entry in ipairs(list.gpus) do
+    entries[i] = entry.name .. ":" .. table.concat(entry.parts, ":")
+    plainly = plainly and (#entry.parts == 1 or entry.parts[1]:find("%.%d+$") ~= nil)
+  end
+  local held = table.concat(entries, ",")
+  local same = held == booking.gres
+  -- Whichever GPU it named.
+  if by_gpu(there.partitions) and booking.gres then
+    same = plainly and counts_in(held) == counts_in(booking.gres)
   end
   if booking.native then same = not now:find("shard") end
   if same then return end
@@ -409,7 +473,17 @@ end
 
 local function modify(desc, record, part_list)
   local options = options_of(desc, record)
-  if not asks_for_gpus(options) then return move(desc, record, part_list) end
+  if not asks_for_gpus(options) then
+    -- Slurm 22.05 dies of a job whose GPUs are taken away and that starts afterwards.
+    for _, name in ipairs({ "tres_per_node", "tres_per_job", "tres_per_socket", "tres_per_task" }) do
+      local held = text(record[name]) or ""
+      if type(desc[name]) == "string" and (held:find("gpu") or held:find("shard"))
+        and whole_as_shards(whereabouts(desc, record, part_list).partitions) then
+        refuse("this version of Slurm cannot take a job's GPUs away: cancel it and submit it anew")
+      end
+    end
+    return move(desc, record, part_list)
+  end
   if whole_as_shards(whereabouts(desc, record, part_list).partitions) then
     refuse("this version of Slurm cannot change a job's GPUs: cancel it and submit it anew")
   end

@@ -2,14 +2,15 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include <array>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "slurm/plugins/job_number.hpp"
@@ -18,6 +19,8 @@
 extern "C" void slurm_xfree(void** item) __attribute__((weak));
 
 namespace {
+
+using aliquot::slurm_plugin::JobNumber;
 
 std::string last_error;
 
@@ -54,7 +57,8 @@ std::string node_state(uint32_t state) {
 
 std::vector<std::string> expand(const char* nodes) {
   std::vector<std::string> names;
-  auto* list = slurm_hostlist_create(text(nodes));
+  if (*text(nodes) == '\0') return names;
+  auto* list = slurm_hostlist_create(nodes);
   if (list == nullptr) return names;
   while (char* host = slurm_hostlist_shift(list)) {
     names.emplace_back(host);
@@ -62,6 +66,12 @@ std::vector<std::string> expand(const char* nodes) {
   }
   slurm_hostlist_destroy(list);
   return names;
+}
+
+std::string expanded(const char* nodes) {
+  std::string all;
+  for (const std::string& name : expand(nodes)) all += (all.empty() ? "" : ",") + name;
+  return all;
 }
 
 void show(const slurm_job_info_t& job, aliquot_slurm_job_visitor visit, void* data) {
@@ -74,10 +84,13 @@ void show(const slurm_job_info_t& job, aliquot_slurm_job_visitor visit, void* da
     detail_nodes.push_back(names[i].c_str());
     detail_gres.push_back(text(job.gres_detail_str[i]));
   }
+  const std::string required = expanded(job.req_nodes);
+  const std::string excluded = expanded(job.exc_nodes);
   aliquot_slurm_job shown{};
   shown.id = job.job_id;
   shown.array_job_id = job.array_job_id;
   shown.array_task_id = job.array_task_id == NO_VAL ? -1 : static_cast<int64_t>(job.array_task_id);
+  shown.array_tasks = text(job.array_task_str);
   shown.uid = job.user_id;
   shown.gid = job.group_id;
   shown.submit = job.submit_time;
@@ -95,37 +108,32 @@ void show(const slurm_job_info_t& job, aliquot_slurm_job_visitor visit, void* da
   shown.account = text(job.account);
   shown.partition = text(job.partition);
   shown.qos = text(job.qos);
-  shown.reservation = text(job.resv_name);
   shown.state = state.c_str();
   shown.reason = reason.c_str();
   shown.state_desc = text(job.state_desc);
   shown.tres_per_node = text(job.tres_per_node);
   shown.tres_requested = text(job.tres_req_str);
-  shown.tres_allocated = text(job.tres_alloc_str);
   shown.admin_comment = text(job.admin_comment);
   shown.comment = text(job.comment);
   shown.command = text(job.command);
   shown.work_dir = text(job.work_dir);
-  shown.std_out = text(job.std_out);
-  shown.std_err = text(job.std_err);
+  // As slurmctld has them these are patterns, or nothing for the usual name.
+  std::array<char, PATH_MAX> std_out{}, std_err{};
+  if (job.batch_flag != 0) {
+    auto* own = const_cast<slurm_job_info_t*>(&job);
+    slurm_get_job_stdout(std_out.data(), static_cast<int>(std_out.size()), own);
+    slurm_get_job_stderr(std_err.data(), static_cast<int>(std_err.size()), own);
+  }
+  shown.std_out = std_out.data();
+  shown.std_err = std_err.data();
+  shown.exclusive = job.shared == JOB_SHARED_NONE ? 1 : 0;
   shown.nodes = text(job.nodes);
+  shown.required_nodes = required.c_str();
+  shown.excluded_nodes = excluded.c_str();
   shown.details = detail_nodes.size();
   shown.detail_nodes = detail_nodes.data();
   shown.detail_gres = detail_gres.data();
   visit(&shown, data);
-}
-
-// A job is named by its number, since 26.05 by what names a step as well.
-template <class Load>
-int load_job(Load* load, job_info_msg_t** message, uint32_t id) {
-  if constexpr (std::is_invocable_v<Load*, job_info_msg_t**, uint32_t, uint16_t>) {
-    return load(message, id, SHOW_DETAIL);
-  } else {
-    slurm_step_id_t all{};
-    all.job_id = id;
-    all.step_id = all.step_het_comp = NO_VAL;
-    return load(message, all, SHOW_DETAIL);
-  }
 }
 
 void show_all(job_info_msg_t* message, aliquot_slurm_job_visitor visit, void* data) {
@@ -170,21 +178,17 @@ void show_nodes(node_info_msg_t* message, aliquot_slurm_node_visitor visit, void
     const node_info_t& node = message->node_array[i];
     if (node.name == nullptr) continue;
     const std::string state = node_state(node.node_state);
-    aliquot_slurm_node shown{};
-    shown.name = node.name;
-    shown.state = state.c_str();
-    shown.gres = text(node.gres);
-    shown.gres_used = text(node.gres_used);
-    shown.extra = text(node.extra);
-    shown.reason = text(node.reason);
-    shown.features = text(node.features);
-    shown.partitions = text(node.partitions);
-    shown.version = text(node.version);
-    shown.weight = node.weight;
-    shown.cpus = node.cpus;
-    shown.cpus_allocated = allocated(node, kCpus);
-    shown.memory_mib = static_cast<int64_t>(node.real_memory);
-    shown.memory_allocated_mib = allocated(node, kMemory);
+    const aliquot_slurm_node shown{.name = node.name,
+                                   .state = state.c_str(),
+                                   .gres = text(node.gres),
+                                   .extra = text(node.extra),
+                                   .reason = text(node.reason),
+                                   .partitions = text(node.partitions),
+                                   .weight = node.weight,
+                                   .cpus = node.cpus,
+                                   .cpus_allocated = allocated(node, kCpus),
+                                   .memory_mib = static_cast<int64_t>(node.real_memory),
+                                   .memory_allocated_mib = allocated(node, kMemory)};
     visit(&shown, data);
     // 22.05 forgets this one when it frees the rest; what is null is not freed twice.
     if (slurm_xfree != nullptr) {
@@ -216,7 +220,7 @@ const char* aliquot_slurm_error(void) { return last_error.c_str(); }
 
 int aliquot_slurm_find_job(uint32_t id, aliquot_slurm_job_visitor visit, void* data) {
   job_info_msg_t* message = nullptr;
-  if (load_job(slurm_load_job, &message, id) != SLURM_SUCCESS) {
+  if (slurm_load_job(&message, JobNumber{id}, SHOW_DETAIL) != SLURM_SUCCESS) {
     return failed("Slurm does not show the job");
   }
   if (message->record_count == 0) {
@@ -269,13 +273,12 @@ int aliquot_slurm_each_partition(aliquot_slurm_partition_visitor visit, void* da
   }
   for (uint32_t i = 0; i < message->record_count; ++i) {
     const partition_info_t& partition = message->partition_array[i];
-    aliquot_slurm_partition shown{};
-    shown.name = text(partition.name);
-    shown.nodes = text(partition.nodes);
-    shown.billing_weights = text(partition.billing_weights_str);
-    shown.qos = text(partition.qos_char);
-    shown.is_default = (partition.flags & PART_FLAG_DEFAULT) != 0 ? 1 : 0;
-    shown.up = partition.state_up == PARTITION_UP ? 1 : 0;
+    const aliquot_slurm_partition shown{
+        .name = text(partition.name),
+        .billing_weights = text(partition.billing_weights_str),
+        .qos = text(partition.qos_char),
+        .is_default = (partition.flags & PART_FLAG_DEFAULT) != 0 ? 1 : 0,
+        .up = partition.state_up == PARTITION_UP ? 1 : 0};
     visit(&shown, data);
   }
   slurm_free_partition_info_msg(message);
@@ -291,6 +294,18 @@ int aliquot_slurm_update_nodes(const char* names, const uint32_t* weight, const 
   if (weight != nullptr) message.weight = *weight;
   if (extra != nullptr) message.extra = extra_copy.data();
   if (slurm_update_node(&message) != SLURM_SUCCESS) return failed("Slurm does not change the node");
+  return 0;
+}
+
+int aliquot_slurm_drain_node(const char* name, const char* reason) {
+  update_node_msg_t message;
+  slurm_init_update_node_msg(&message);
+  std::string name_copy = name;
+  std::string reason_copy = reason;
+  message.node_names = name_copy.data();
+  message.node_state = NODE_STATE_DRAIN;
+  message.reason = reason_copy.data();
+  if (slurm_update_node(&message) != SLURM_SUCCESS) return failed("Slurm does not drain the node");
   return 0;
 }
 

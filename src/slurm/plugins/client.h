@@ -15,12 +15,13 @@
 extern "C" {
 #endif
 
-#define ALIQUOT_SLURM_ABI 2
+#define ALIQUOT_SLURM_ABI 5
 
 struct aliquot_slurm_job {
   int64_t id;
-  int64_t array_job_id;  /* 0: none */
-  int64_t array_task_id; /* -1: none */
+  int64_t array_job_id;    /* 0: none */
+  int64_t array_task_id;   /* -1: none */
+  const char* array_tasks; /* of the record that stands for elements that wait: 4-40%3 */
   uint32_t uid, gid;
   int64_t submit, start, end;
   int64_t time_limit_minutes; /* -1: none */
@@ -28,26 +29,28 @@ struct aliquot_slurm_job {
   int64_t tasks, cpus;
   int64_t restarts;
   int64_t exit_status; /* as wait() has it */
-  const char *name, *account, *partition, *qos, *reservation;
+  const char *name, *account, *partition, *qos;
   const char *state, *reason, *state_desc;
-  const char *tres_per_node, *tres_requested, *tres_allocated;
+  const char *tres_per_node, *tres_requested;
   const char *admin_comment, *comment;
   const char *command, *work_dir, *std_out, *std_err;
-  const char* nodes; /* n[1-4] */
-  size_t details;    /* of the nodes, one by one */
+  int exclusive;                               /* it takes its nodes whole */
+  const char* nodes;                           /* n[1-4] */
+  const char *required_nodes, *excluded_nodes; /* one by one: n1,n2 */
+  size_t details;                              /* of the nodes, one by one */
   const char* const* detail_nodes;
   const char* const* detail_gres; /* gpu:h200:1(IDX:2) */
 };
 
 struct aliquot_slurm_node {
-  const char *name, *state, *gres, *gres_used, *extra, *reason, *features, *partitions, *version;
+  const char *name, *state, *gres, *extra, *reason, *partitions;
   uint32_t weight;
   int64_t cpus, cpus_allocated;
   int64_t memory_mib, memory_allocated_mib;
 };
 
 struct aliquot_slurm_partition {
-  const char *name, *nodes, *billing_weights, *qos;
+  const char *name, *billing_weights, *qos;
   int is_default, up;
 };
 
@@ -67,8 +70,15 @@ int aliquot_slurm_each_node(aliquot_slurm_node_visitor visit, void* data);
 int aliquot_slurm_each_partition(aliquot_slurm_partition_visitor visit, void* data);
 /* names: a list of hosts. What is null stays as it is. */
 int aliquot_slurm_update_nodes(const char* names, const uint32_t* weight, const char* extra);
+int aliquot_slurm_drain_node(const char* name, const char* reason);
 int aliquot_slurm_undrain_node(const char* name); /* whatever else it is stays */
 int aliquot_slurm_set_admin_comment(uint32_t job, const char* text);
+
+/* All of them, for who loads the library. */
+#define ALIQUOT_SLURM_FUNCTIONS(each)                                                             \
+  each(abi) each(start) each(version) each(error) each(find_job) each(each_job) each(find_node)   \
+      each(each_node) each(each_partition) each(update_nodes) each(drain_node) each(undrain_node) \
+          each(set_admin_comment)
 
 #ifdef __cplusplus
 }

@@ -99,8 +99,18 @@ dbd_answers() { slurm sacctmgr -n -P show cluster; }
 ctld_answers() { slurm scontrol ping | grep 'UP$\|are UP' >/dev/null; }
 slurm() { SLURM_CONF=$etc/slurm.conf "$@"; }
 
+# What Slurm does not understand in slurm.conf ends each daemon and each command: in its own words.
+conf_is_read() {
+  local said
+  said=$(slurm timeout 20 scontrol show hostnames n1 2>&1 >/dev/null) && return 0
+  note "Slurm does not read $etc/slurm.conf${extra:+, which has the lines of $extra}:"
+  sed 's/^/    /' <<<"$said" >&2
+  return 1
+}
+
 start_missing() {
   local name
+  conf_is_read || return 1
   alive munged || start_munged
   if $db && ! [[ -d $dir/mariadb/mysql ]]; then
     mariadb-install-db --no-defaults --user=mysql --datadir="$dir/mariadb" --auth-root-authentication-method=socket \
@@ -135,13 +145,9 @@ start_missing() {
   alive slurmctld || start_slurmctld
   for name in $(node_names); do alive "slurmd-$name" || start_slurmd "$name"; done
   wait_for slurmctld 60 "$logs/slurmctld.log" ctld_answers || return 1
-  if $aliquot && is_set_up; then
-    if has_balancer; then alive balancer || start_balancer; else note "aliquot-balancer is not built: left out"; fi
-    if has_agent; then
-      for name in $(node_names); do alive "agent-$name" || start_agent "$name"; done
-    else
-      note "aliquot-agent is not built: left out"
-    fi
+  if has_ours; then
+    alive balancer || start_balancer
+    for name in $(node_names); do alive "agent-$name" || start_agent "$name"; done
   fi
   return 0
 }

@@ -34,6 +34,16 @@ make_devices() {
   done
 }
 
+# The simulated GPUs of each node, where no agent has them.
+make_machines() {
+  local ctl name
+  ctl=$(find_ours aliquot-standin-ctl) || return 0
+  for name in $(node_names); do
+    ALIQUOT_STANDIN=$model:$gpus ALIQUOT_STANDIN_STATE=$dir/$name/standin ALIQUOT_STANDIN_SHARED=1 \
+      ALIQUOT_STANDIN_DEVICES=$dev_root/$name/nvidia "$ctl" show >/dev/null 2>&1 || true
+  done
+}
+
 make_folders() {
   mkdir -p "$dir" "$etc" "$logs" "$run/mariadb" "$dir/state" "$dir/spool" "$dir/balancer"
   chmod 755 "$dir" "$etc" "$run"
@@ -102,7 +112,6 @@ END
       echo "AccountingStorageType=accounting_storage/none"
     fi
     [[ -z $job_submit ]] || echo "JobSubmitPlugins=lua"
-    [[ ! -s $etc/plugstack.conf ]] || echo "PlugStackConfig=$etc/plugstack.conf"
     for ((k = 1; k <= nodes; k++)); do
       echo "NodeName=n$k NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port_slurmd + k)) CPUs=$cpus RealMemory=512000$(
         with_setup || echo " Gres=gpu:$model:$gpus,shard:$model:$((gpus * shards))")"
@@ -124,8 +133,8 @@ write_partitions() {
   echo "PartitionName=besteffort Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE $weights"
 }
 
-# Does `aliquot-slurm setup` write the GRES, the plugins and the cgroups of this one?
-with_setup() { $bare || { $aliquot && find_ours aliquot-slurm >/dev/null; }; }
+# Does `aliquot slurm setup` write the GRES, the plugins and the cgroups of this one?
+with_setup() { $bare || $aliquot; }
 
 write_gres_conf() {
   local k shards=$((model_memory[$model] / 1024))
@@ -143,14 +152,6 @@ write_cgroup_conf() {
     [[ $constrain != none ]] && ! with_setup && echo "ConstrainDevices=yes"
     true
   } >"$etc/cgroup.conf"
-}
-
-write_plugstack() {
-  local plugin
-  rm -f "$etc/plugstack.conf"
-  $aliquot && ! with_setup || return 0
-  plugin=$(find_ours aliquot_spank.so) || { note "aliquot_spank.so is not built: jobs run without limits"; return 0; }
-  echo "optional $plugin socket=$dir/%n/agent.sock without=refuse" >"$etc/plugstack.conf"
 }
 
 write_dbd_conf() {
@@ -188,9 +189,9 @@ toml() {
   local pair
   for pair in "$@" "${sets[@]}"; do values[${pair%%=*}]=${pair#*=}; done
   local section key
-  for section in $(printf '%s\n' "${!values[@]}" | cut -d. -f1 | sort -u); do
+  for section in $(printf '%s\n' "${!values[@]}" | sed 's/\.[^.]*$//' | sort -u); do
     echo "[$section]"
-    for key in $(printf '%s\n' "${!values[@]}" | sed -n "s/^$section\.//p" | sort); do
+    for key in $(printf '%s\n' "${!values[@]}" | sed -n "s/^$section\.\([^.]*\)$/\1/p" | sort); do
       echo "$key = ${values[$section.$key]}"
     done
   done
@@ -208,7 +209,6 @@ write_toml() {
 
 write_files() {
   $aliquot && write_toml
-  write_plugstack
   [[ -z $job_submit ]] || install -m 644 "$job_submit" "$etc/job_submit.lua"
   write_slurm_conf
   with_setup || write_gres_conf

@@ -10,31 +10,17 @@ find_ours() {
   done
   return 1
 }
-has_agent() { find_ours aliquot-agent >/dev/null && is_set_up; }
-has_balancer() { find_ours aliquot-balancer >/dev/null && is_set_up; }
-is_set_up() { ! $bare || grep -qs "^# gpus: " "$etc/gres.conf"; }
+# Do agents and balancer run in it? On a bare one after 'aliquot slurm setup --apply'.
+has_ours() { $aliquot && { ! $bare || grep -qs "^# gpus: " "$etc/gres.conf"; }; }
 
 need() {
   local missing=() program package
   while read -r program package; do
     command -v "$program" >/dev/null || missing+=("$package")
-  done <<END
-munged munge
-slurmctld slurmctld
-slurmd slurmd
-scontrol slurm-client
-setsid util-linux
-END
-  if $db; then
-    while read -r program package; do
-      command -v "$program" >/dev/null || missing+=("$package")
-    done <<END
-slurmdbd slurmdbd
-mariadbd mariadb-server
-mariadb-install-db mariadb-server
-mariadb mariadb-client
-END
-  fi
+  done < <(
+    printf '%s\n' "munged munge" "slurmctld slurmctld" "slurmd slurmd" "scontrol slurm-client" "setsid util-linux"
+    ! $db || printf '%s\n' "slurmdbd slurmdbd" "mariadbd mariadb-server" "mariadb-install-db mariadb-server" "mariadb mariadb-client"
+  )
   # shellcheck disable=SC2046
   [[ ${#missing[@]} -eq 0 ]] ||
     die "not installed here: apt-get install --no-install-recommends $(printf '%s\n' "${missing[@]}" | sort -u | paste -sd' ')"
@@ -43,6 +29,11 @@ END
     die "Slurm's plugins are not installed here: apt-get install --no-install-recommends slurm-wlm-basic-plugins"
   $db && ! [[ -f $plugins/accounting_storage_mysql.so ]] &&
     die "slurmdbd has no MySQL plugin here: apt-get install --no-install-recommends slurm-wlm-mysql-plugin (or --no-db)"
+  if $aliquot; then
+    for program in aliquot-slurm aliquot-agent aliquot-balancer; do
+      find_ours "$program" >/dev/null || die "$program is not beside $here: build it, or use --no-aliquot"
+    done
+  fi
   local user
   for user in munge slurm $($db && echo mysql); do
     getent passwd "$user" >/dev/null || die "there is no user '$user': install its package again, or: useradd -r $user"

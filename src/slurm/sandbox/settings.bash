@@ -30,22 +30,15 @@ parse() {
       --bare) bare=true; shift; continue ;;
       --no-cgroups) cgroups=false; shift; continue ;;
       --help | -h) usage; exit 0 ;;
-    esac
-    case $option in
-      --dir | --port-base | --nodes | --gpus | --cpus | --model | --set | --extra | --job-submit)
-        [[ $# -ge 2 ]] || { note "$option needs a value"; exit 2; } ;;
+      --dir | --port-base | --nodes | --gpus | --cpus | --model | --set | --extra | --job-submit) ;;
       *) note "'$option' is not an option: see 'aliquot slurm sandbox --help'"; exit 2 ;;
     esac
+    [[ $# -ge 2 ]] || { note "$option needs a value"; exit 2; }
     case $option in
-      --dir) dir=$2 ;;
-      --port-base) port_base=$2 ;;
-      --nodes) nodes=$2 ;;
-      --gpus) gpus=$2 ;;
-      --cpus) cpus=$2 ;;
-      --model) model=$2 ;;
       --set) sets+=("$2") ;;
       --extra) extra=$(readlink -f "$2") ;;
       --job-submit) job_submit=$(readlink -f "$2") ;;
+      *) option=${option#--} && printf -v "${option//-/_}" %s "$2" ;; # $dir, $port_base, $nodes, $gpus, $cpus, $model
     esac
     shift 2
   done
@@ -55,7 +48,8 @@ parse() {
   in_range "$cpus" 1 1024 || die "--cpus $cpus: use 1 … 1024"
   local setting
   for setting in "${sets[@]}"; do
-    [[ $setting =~ ^[a-z]+\.[a-z_]+=.+$ ]] || die "--set $setting: write section.key=value, e.g. share.overcommit=2.0"
+    [[ $setting =~ ^([a-z]+|partition\.[A-Za-z0-9_-]+)\.[a-z_]+=.+$ ]] ||
+      die "--set $setting: write section.key=value, e.g. share.overcommit=2.0 or partition.main.overcommit=2.0"
   done
   [[ -z $extra || -r $extra ]] || die "--extra $extra: cannot be read"
   [[ -z $job_submit || -r $job_submit ]] || die "--job-submit $job_submit: cannot be read"
@@ -117,6 +111,8 @@ daemons() {
   $db && printf '%s\n' mariadbd slurmdbd
   echo slurmctld
   node_names | sed 's/^/slurmd-/'
-  if $aliquot && has_agent; then node_names | sed 's/^/agent-/'; fi
-  if $aliquot && has_balancer; then echo balancer; fi
+  if has_ours; then
+    node_names | sed 's/^/agent-/'
+    echo balancer
+  fi
 }

@@ -75,10 +75,13 @@ stop_everything() {
 remove_cgroups() {
   local folder
   for folder in $(job_cgroups); do find "$folder" -depth -type d -exec rmdir {} + 2>/dev/null; done
-  # Where no other sandbox (or Slurm) has a job these are empty; elsewhere they stay.
+  # Those of the nodes are every sandbox's: a slurmd that still runs may be filling one that is empty yet.
+  ! pgrep -x slurmd >/dev/null || return 0
+  # Where no other sandbox (or Slurm) has a job these are empty; elsewhere they stay. The group of a job that is only
+  # just starting has no process yet, and is not ours.
   for folder in $(node_names); do
-    find /sys/fs/cgroup/*/"slurm_$folder" -depth -type d -exec rmdir {} + 2>/dev/null
-    find /sys/fs/cgroup/system.slice/"${folder}_slurmstepd.scope" -depth -type d -exec rmdir {} + 2>/dev/null
+    find /sys/fs/cgroup/*/"slurm_$folder" /sys/fs/cgroup/system.slice/"${folder}_slurmstepd.scope" \
+      -name 'job_*' -prune -o -type d -print 2>/dev/null | sort -r | xargs -r rmdir 2>/dev/null
   done
   return 0
 }

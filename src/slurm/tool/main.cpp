@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -13,7 +14,8 @@
 #include "base/text.hpp"
 #include "node/service.hpp"
 #include "slurm/tool/commands.hpp"
-#include "slurm/view/run_view.hpp"
+#include "sys/folder.hpp"
+#include "sys/program.hpp"
 
 namespace aliquot::slurm {
 
@@ -37,59 +39,55 @@ void add_site_options(CLI::App& command, SiteOptions& options) {
 
 namespace {
 
-fs::path own_folder() {
-  std::error_code error;
-  return fs::read_symlink("/proc/self/exe", error).parent_path();
-}
-
-// What a program prints. Its name is a constant of ours.
-std::string output_of(const char* command) {
-  std::string out;
-  FILE* pipe = ::popen(command, "re");
-  if (pipe == nullptr) return out;
-  std::array<char, 256> buffer{};
-  while (std::fgets(buffer.data(), buffer.size(), pipe) != nullptr) out += buffer.data();
-  ::pclose(pipe);
-  return out;
-}
-
 // The sandbox is a script of its own: it takes over.
 int run_sandbox(int argc, char** argv) {
-  const fs::path here = own_folder();
-  for (const fs::path& place :
-       {here / "slurm-sandbox", here / "../libexec/aliquot/slurm-sandbox"}) {
-    if (::access(place.c_str(), X_OK) != 0) continue;
-    ::setenv("ALIQUOT_BIN", here.c_str(), 0);
-    std::vector<char*> words{argv, argv + argc};
-    words.push_back(nullptr);
-    const std::string path = place.string();
-    words[0] = const_cast<char*>(path.c_str());
-    ::execv(path.c_str(), words.data());
-    return complain(fmt::format("cannot run {}: {}", path, std::strerror(errno)));
-  }
-  return complain("slurm-sandbox is not installed beside " + here.string());
+  const std::string path =
+      node::find_part({"slurm-sandbox", "../libexec/aliquot/slurm-sandbox"}, "").string();
+  if (path.empty()) return complain("slurm-sandbox is not installed beside this program");
+  ::setenv("ALIQUOT_BIN", node::find_part({"."}, "").c_str(), 0);
+  std::vector<char*> words{argv, argv + argc};
+  words.push_back(nullptr);
+  words[0] = const_cast<char*>(path.c_str());
+  ::execv(path.c_str(), words.data());
+  return complain(fmt::format("cannot run {}: {}", path, std::strerror(errno)));
+}
+
+// Commands of `aliquot` itself that work on a Slurm cluster.
+bool is_for_any_engine(std::string_view command) {
+  constexpr std::array<std::string_view, 6> kCommands = {"status", "gpus", "top",
+                                                         "why",    "logs", "doctor"};
+  return std::ranges::find(kCommands, command) != kCommands.end();
 }
 
 int run(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "sandbox") return run_sandbox(argc - 1, argv + 1);
-  if (argc > 1 && std::string_view(argv[1]) == "view") return run_view(argc - 1, argv + 1);
   CLI::App app("Shared GPUs on a Slurm cluster: sets it up, checks it, tries it out.",
                "aliquot slurm");
   app.set_version_flag("--version", "aliquot " ALIQUOT_VERSION);
   app.require_subcommand(1);
   Invocation invocation;
+  add_init(app, invocation);
   add_setup(app, invocation);
   add_check(app, invocation);
+  add_view(app, invocation);
   // For the help alone: it was looked for above.
   app.add_subcommand("sandbox",
                      "A whole private Slurm cluster on this machine, for trying and tests");
-  app.add_subcommand("view", "The cluster as JSON, for 'aliquot status' and its like");
+  const auto is_named = [&](const CLI::App* each) { return each->get_name() == argv[1]; };
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(is_named).empty()) {
+    complain(fmt::format(
+        "slurm: there is no subcommand {} (try 'aliquot slurm --help'{})", quote(argv[1]),
+        is_for_any_engine(argv[1]) ? fmt::format(", or 'aliquot {}'", argv[1]) : ""));
+    return kMisused;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {
     return app.exit(asked) == 0 ? kDone : kFailed;
   } catch (const CLI::ParseError& error) {
-    complain(fmt::format("slurm: {} (try 'aliquot slurm --help')", error.what()));
+    std::string command = "slurm";
+    for (const auto* named : app.get_subcommands()) command += " " + named->get_name();
+    complain(fmt::format("{}: {} (try 'aliquot {} --help')", command, error.what(), command));
     return kMisused;
   }
   return invocation.run();
@@ -97,14 +95,25 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
+std::string output_of(const std::vector<std::string>& words, Millis patience) {
+  const auto ran =
+      sys::run_program({.file = words.front(), .argv = words}, sys::Streams::apart, "", patience);
+  return ran.status == 0 ? ran.out : "";
+}
+
+std::string find_slurm_conf(const SiteOptions& options, const SiteSettings& settings) {
+  if (options.slurm_conf.empty()) return slurm_conf_path(settings);
+  return fs::absolute(options.slurm_conf).string();
+}
+
 Result<SlurmVersion> find_version(const std::string& given) {
   if (!given.empty()) {
     if (const auto version = parse_slurm_version(given)) return *version;
     return fail(Error::Code::invalid_argument, "--slurm-version {}: write 22.05.8", quote(given));
   }
-  for (const char* command :
-       {"slurmctld -V 2>/dev/null", "slurmd -V 2>/dev/null", "sinfo -V 2>/dev/null"}) {
-    if (const auto version = parse_slurm_version(output_of(command))) return *version;
+  for (const char* command : {"slurmctld", "slurmd", "sinfo"}) {
+    if (const auto version = parse_slurm_version(output_of({command, "-V"}, seconds(30))))
+      return *version;
   }
   return fail(Error::Code::not_found,
               "neither slurmctld, slurmd nor sinfo is installed here: install Slurm, or give "
@@ -113,21 +122,11 @@ Result<SlurmVersion> find_version(const std::string& given) {
 
 std::string find_plugin(const std::string& given) {
   if (!given.empty()) return given;
-  const fs::path here = own_folder();
-  for (const fs::path& place :
-       {here / "../lib/slurm", here / "../../lib/aliquot/slurm", here / "../lib/aliquot/slurm"}) {
-    std::error_code error;
-    const fs::path plugin = place / "aliquot_spank.so";
-    if (fs::is_regular_file(plugin, error)) return fs::weakly_canonical(plugin, error).string();
-  }
-  return {};
-}
-
-std::string short_host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "localhost";
-  const std::string_view whole(name.data());
-  return std::string(whole.substr(0, whole.find('.')));
+  return node::find_part(
+             {"../lib/slurm/aliquot_spank.so", "../../lib/aliquot/slurm/aliquot_spank.so",
+              "../lib/aliquot/slurm/aliquot_spank.so"},
+             "")
+      .string();
 }
 
 Result<std::vector<gpu::Device>> find_gpus(const std::string& simulate) {
@@ -135,21 +134,12 @@ Result<std::vector<gpu::Device>> find_gpus(const std::string& simulate) {
     auto devices = TRY(gpu::open_devices(std::nullopt));
     return devices->list();
   }
-  std::string folder = (fs::temp_directory_path() / "aliquot-slurm-XXXXXX").string();
-  if (::mkdtemp(folder.data()) == nullptr) {
-    return fail(Error::Code::unavailable, "cannot make a folder in {}: {}",
-                fs::temp_directory_path().string(), std::strerror(errno));
-  }
+  const auto folder = TRY(sys::TemporaryFolder::create("aliquot-slurm"));
   const gpu::StandIn standin{
       node::find_part({"../standin", "../../lib/aliquot/standin"}, "/usr/lib/aliquot/standin"),
-      simulate, fs::path(folder) / "standin", false};
-  auto found = [&]() -> Result<std::vector<gpu::Device>> {
-    auto devices = TRY(gpu::open_devices(standin));
-    return devices->list();
-  }();
-  std::error_code error;
-  fs::remove_all(folder, error);
-  return found;
+      simulate, folder.path() / "standin", false};
+  auto devices = TRY(gpu::open_devices(standin));
+  return devices->list();
 }
 
 }  // namespace aliquot::slurm

@@ -5,10 +5,13 @@
 
 #include "base/hostlist.hpp"
 #include "base/text.hpp"
+#include "slurm/client.hpp"
 #include "slurm/setup.hpp"
+#include "slurm/setup_advice.hpp"
 #include "slurm/setup_files.hpp"
-#include "slurm/text_diff.hpp"
 #include "slurm/tool/commands.hpp"
+#include "slurm/tool/silence.hpp"
+#include "sys/host_name.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -22,6 +25,8 @@ struct Options {
   bool billing = false;
   bool apply = false;
   bool undo = false;
+  bool force = false;
+  bool all = false;
 };
 
 // "/dev/nvidia[0-3]" of minors 0 to 3.
@@ -35,51 +40,49 @@ std::string device_files(const std::vector<const gpu::Device*>& devices) {
 }
 
 // The GPUs of this machine, for its node and all others on the same line of slurm.conf.
-Result<std::vector<GpuGroup>> gpus_here(const std::string& simulate, const Settings& settings,
+Result<std::vector<GpuGroup>> gpus_here(const std::string& simulate, const SiteSettings& settings,
                                         const std::string& slurm_conf) {
   const auto devices = find_gpus(simulate);
+  if (!devices && !simulate.empty()) {
+    return fail(devices.error().code,
+                "there are no simulated GPUs {}: write MODEL:COUNT, e.g. h200:4", quote(simulate));
+  }
   if (!devices && devices.error().code == Error::Code::unsupported) return std::vector<GpuGroup>{};
   if (!devices) return tl::make_unexpected(devices.error());
   const Site site = TRY(read_site(slurm_conf, read_conf_file));
-  const std::string own = settings.agent.node.empty() ? short_host_name() : settings.agent.node;
+  const std::string own =
+      settings.agent.node.empty() ? sys::short_host_name() : settings.agent.node;
   const auto node = std::ranges::find(site.nodes, own, &SiteNode::name);
   if (node == site.nodes.end()) {
     return fail(Error::Code::not_found,
                 "this machine has GPUs, but slurm.conf no node {}: tell whose they are with --gpus",
                 quote(own));
   }
-  std::map<std::string, std::vector<const gpu::Device*>> models;
-  for (const gpu::Device& device : *devices) {
-    if (!device.slice) models[device.gpu.model].push_back(&device);
-  }
-  std::vector<GpuGroup> groups;
-  for (const auto& [model, list] : models) {
-    GpuGroup group{.nodes = {},
-                   .model = model,
-                   .count = static_cast<std::int64_t>(list.size()),
-                   .memory = list.front()->gpu.memory,
-                   .files = device_files(list)};
-    for (const gpu::Device* device : list)
-      group.memory = std::min(group.memory, device->gpu.memory);
+  std::vector<GpuGroup> groups = group_gpus(*devices);
+  for (GpuGroup& group : groups) {
     for (const SiteNode& other : site.nodes) {
       if (other.place == node->place) group.nodes.push_back(other.name);
     }
-    groups.push_back(std::move(group));
   }
   return groups;
 }
 
-Result<SetupPlan> make_plan(const Options& options, const Settings& settings,
+Result<SetupPlan> make_plan(const Options& options, const SiteSettings& settings,
                             const std::string& slurm_conf) {
   if (options.undo) return plan_undo(slurm_conf, read_conf_file);
   SetupInput input;
   input.slurm_conf = slurm_conf;
   input.settings = settings;
   input.version = TRY(find_version(options.site.slurm_version));
+  if (input.version < kOldest) {
+    return fail(Error::Code::unsupported, "Slurm {} has no gres/shard: 22.05 or newer is needed",
+                to_string(input.version));
+  }
   input.plugin = find_plugin(options.site.plugin);
   input.confine = !options.site.no_confine;
   input.billing = options.billing;
-  const std::string here = settings.agent.node.empty() ? short_host_name() : settings.agent.node;
+  const std::string here =
+      settings.agent.node.empty() ? sys::short_host_name() : settings.agent.node;
   for (const std::string& text : options.gpus) {
     input.gpus.push_back(TRY(parse_gpu_group(text, here)));
   }
@@ -96,21 +99,37 @@ Result<SetupPlan> make_plan(const Options& options, const Settings& settings,
   return plan_setup(input, read_conf_file);
 }
 
-Result<int> setup(const Options& options) {
-  const Settings settings = TRY(load_settings(options.site.config));
-  const std::string slurm_conf = options.site.slurm_conf.empty()
-                                     ? slurm_conf_path(settings)
-                                     : fs::absolute(options.site.slurm_conf).string();
-  const SetupPlan plan = TRY(make_plan(options, settings, slurm_conf));
-  for (const FileChange& change : plan.changes) {
-    fmt::print("{}", unified_diff(change.before.value_or(""), change.after.value_or(""),
-                                  change.before ? change.path : "/dev/null",
-                                  change.after ? change.path : "/dev/null"));
+// Jobs that an undo would hit are told, and stop it unless it is forced.
+Result<void> look_at_queue(const Options& options, const std::string& slurm_conf) {
+  const auto client = open_client({}, slurm_conf);
+  const auto jobs = client ? (*client)->jobs() : tl::make_unexpected(client.error());
+  if (!jobs) {
+    fmt::print(
+        "note: slurmctld does not answer, so jobs with a part of a GPU are not looked for\n");
+    return {};
   }
+  const auto hit = hit_by_undo(*jobs);
+  if (!hit) return {};
+  if (options.apply && !options.force) {
+    return fail(Error::Code::failed_state, "{}; --force does it all the same", *hit);
+  }
+  fmt::print("warning: {}\n", *hit);
+  return {};
+}
+
+Result<int> setup(const Options& options) {
+  const SiteSettings settings = TRY(load_settings(options.site.config));
+  const std::string slurm_conf = find_slurm_conf(options.site, settings);
+  const SetupPlan plan = TRY(make_plan(options, settings, slurm_conf));
+  fmt::print("{}", preview(plan, options.all));
   for (const std::string& note : plan.notes) fmt::print("note: {}\n", note);
   if (plan.changes.empty()) {
     fmt::print("Nothing to change.\n");
     return kDone;
+  }
+  if (options.undo) {
+    const Silence silence;
+    TRY(look_at_queue(options, slurm_conf));
   }
   if (!options.apply) {
     fmt::print("Nothing was changed: do it with --apply.\n");
@@ -119,15 +138,31 @@ Result<int> setup(const Options& options) {
   const Site site = TRY(read_site(slurm_conf, read_conf_file));
   const std::string kept =
       TRY(apply_plan(plan, site.folder() + "/aliquot-backup", site.get("SlurmUser").value_or("")));
-  fmt::print(
-      "{} files changed; what they were is in {}.\n"
-      "Now copy them to every node, restart slurmctld and then every slurmd (reconfigure is not "
-      "enough for Gres), and run 'aliquot slurm check'.\n",
-      plan.changes.size(), kept);
+  fmt::print("{} files changed; what they were is in {}.\n{}\n", plan.changes.size(), kept,
+             what_to_restart(plan));
   return kDone;
 }
 
 }  // namespace
+
+std::vector<GpuGroup> group_gpus(const std::vector<gpu::Device>& devices) {
+  std::map<std::string, std::vector<const gpu::Device*>> models;
+  for (const gpu::Device& device : devices) {
+    if (!device.slice) models[device.gpu.model].push_back(&device);
+  }
+  std::vector<GpuGroup> groups;
+  for (const auto& [model, list] : models) {
+    GpuGroup group{.nodes = {},
+                   .model = model,
+                   .count = static_cast<std::int64_t>(list.size()),
+                   .memory = list.front()->gpu.memory,
+                   .files = device_files(list)};
+    for (const gpu::Device* device : list)
+      group.memory = std::min(group.memory, device->gpu.memory);
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
 
 void add_setup(CLI::App& parent, Invocation& invocation) {
   auto* command = parent.add_subcommand(
@@ -139,13 +174,18 @@ void add_setup(CLI::App& parent, Invocation& invocation) {
   command->add_option(
       "--gpus", options->gpus,
       "[NODES=]MODEL:COUNT:MEMORY[:FILES]: the GPUs of nodes, e.g. "
-      "'n[1-4]=h200:4:141G'; more than once for more kinds (those of this machine)");
+      "'n[1-4]=h200:4:143156'; more than once for more kinds (those of this machine)");
   command->add_option("--simulate", options->simulate, "MODEL:COUNT: as if this machine had these");
-  command->add_flag("--billing", options->billing,
-                    "Bill shares and whole GPUs alike in partitions that have no weights yet, so "
-                    "that one limit counts both");
+  command->add_flag(
+      "--billing", options->billing,
+      "Bill shares and whole GPUs alike, beside what partitions bill already, so that "
+      "one limit counts both");
   command->add_flag("--apply", options->apply, "Do it");
-  command->add_flag("--undo", options->undo, "Take out everything that setup put in");
+  auto* undo = command->add_flag("--undo", options->undo, "Take out everything that setup put in");
+  command->add_flag("--force", options->force, "Undo although there are jobs with a part of a GPU")
+      ->needs(undo);
+  command->add_flag("--all", options->all,
+                    "Show all of aliquot_submit.lua, not the site's table alone");
   command->callback([&invocation, options] {
     invocation.run = [options] {
       const auto status = setup(*options);

@@ -10,10 +10,12 @@
 #include "base/text.hpp"
 #include "core/request_parse.hpp"
 #include "core/request_words.hpp"
-#include "slurm/agent/found_grant.hpp"
-#include "slurm/extra.hpp"
+#include "gpu/trouble.hpp"
+#include "slurm/admin_comment.hpp"
 #include "slurm/gres.hpp"
 #include "slurm/job_state.hpp"
+#include "slurm/sample_text.hpp"
+#include "slurm/slurm_grant.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -35,22 +37,26 @@ std::vector<GresHold> read_gres(std::string_view text) {
   return parse_gres_detail(plain).value_or(std::vector<GresHold>());
 }
 
+// A year: the limit that Slurm gives to jobs without one, for planning.
+constexpr std::int64_t kNoLimit = 365LL * 24 * 60 * 60;
+
 std::int64_t ms(std::int64_t seconds_since_epoch) { return seconds_since_epoch * 1'000; }
 
 std::string_view base_state(std::string_view state) {
   return state.substr(0, state.find_first_of("+*~#!%$@^-"));
 }
 
-NodeGpus node_gpus(const SlurmNode& node, const Settings& settings) {
+std::vector<GpuLoad> samples_of(const SlurmNode& node) {
+  return parse_sample_text(node.extra).value_or(std::vector<GpuLoad>());
+}
+
+NodeGpus node_gpus(const SlurmNode& node, const SiteSettings& settings) {
   NodeGpus gpus{node.name, {}, settings.share};
-  std::int64_t index = 0;
   for (const auto& gpu : gpus_of(node, settings)) {
     gpu::Device device;
-    device.index = index;
-    device.gpu.model = gpu.model;
-    device.gpu.memory = gpu.memory;
+    device.gpu = {
+        .id = GpuId(std::to_string(gpus.devices.size())), .model = gpu.model, .memory = gpu.memory};
     gpus.devices.push_back(std::move(device));
-    ++index;
   }
   return gpus;
 }
@@ -61,11 +67,13 @@ void set_exit(api::JobInfo& info, std::int64_t status) {
   info.exit_signal = static_cast<int>(status & 0x7f);
 }
 
-api::JobInfo job_info(const SlurmJob& job, const Settings& settings, const UserName& user_name) {
+api::JobInfo job_info(const SlurmJob& job, const SiteSettings& settings,
+                      const UserName& user_name) {
   api::JobInfo info;
   info.id = job.id;
   info.array_job_id = job.array_job_id;
   info.array_task_id = job.array_task_id;
+  if (is_waiting(job) && !job.array_task_id) info.array_pending = job.array_tasks;
   info.name = job.name;
   info.user = user_name(job.uid);
   info.uid = job.uid;
@@ -82,13 +90,21 @@ api::JobInfo job_info(const SlurmJob& job, const Settings& settings, const UserN
   info.submit_ms = info.eligible_ms = ms(job.submit_s);
   if (job.start_s > 0) info.start_ms = ms(job.start_s);
   if (job.end_s > 0) info.end_ms = ms(job.end_s);
-  if (job.time_limit_s) info.time_limit_ms = ms(*job.time_limit_s);
+  if (job.time_limit_s && *job.time_limit_s < kNoLimit) info.time_limit_ms = ms(*job.time_limit_s);
   info.ntasks = job.tasks;
   info.cpus = job.cpus;
   const auto request = request_of(job, settings);
   info.gres = request ? core::format_gpu_request(request) : words_of(job);
-  if (const auto node = escaped_on(job.admin_comment); node && holds_gpus(job.state)) {
-    info.reason_detail = fmt::format("a process of it on {} is outside of its share", *node);
+  if (holds_gpus(job.state)) {
+    if (const auto node = remarked_on(job.admin_comment, Remark::broken_gpu)) {
+      info.reason_detail = fmt::format("a GPU that it holds on {} is broken", *node);
+    } else if (const auto from = remarked_on(job.admin_comment, Remark::escape)) {
+      info.reason_detail = fmt::format("a process of it on {} is outside of its share", *from);
+    }
+  }
+  if (const auto used = used_in(job.admin_comment)) {
+    info.gpu_ms = used->gpu_time.value();
+    info.gpu_memory_peak = used->memory_peak.value();
   }
   info.node = job.nodes;
   info.command = job.command;
@@ -105,7 +121,25 @@ void add_hold(api::GpuInfo& gpu, const api::GpuHold& hold, std::int64_t job) {
   gpu.whole = gpu.whole || hold.whole;
 }
 
-api::NodeInfo node_info(const SlurmNode& node, const Settings& settings) {
+// What the samples say of jobs: by job, on all of their GPUs together.
+using Uses = std::unordered_map<std::int64_t, std::int64_t>;
+Uses uses_in(const Snapshot& snapshot) {
+  Uses uses;
+  for (const auto& node : snapshot.nodes) {
+    for (const GpuLoad& gpu : samples_of(node)) {
+      for (const JobUse& use : gpu.jobs) uses[use.job] += use.utilisation.value();
+    }
+  }
+  return uses;
+}
+
+// The mean over its GPUs.
+std::int64_t utilisation_of(const api::JobInfo& job, const Uses& uses) {
+  const auto found = uses.find(job.id);
+  return found == uses.end() || job.gpus.empty() ? 0 : found->second / std::ssize(job.gpus);
+}
+
+api::NodeInfo node_info(const SlurmNode& node, const SiteSettings& settings) {
   api::NodeInfo info;
   info.name = node.name;
   info.state = node_state(node.state);
@@ -114,7 +148,7 @@ api::NodeInfo node_info(const SlurmNode& node, const Settings& settings) {
   info.cpus_allocated = node.cpus_allocated;
   info.memory = node.memory.value();
   info.memory_allocated = node.memory_allocated.value();
-  const auto seen = parse_extra(node.extra);
+  const auto samples = samples_of(node);
   std::int64_t index = 0;
   for (const auto& booked : gpus_of(node, settings)) {
     api::GpuInfo gpu;
@@ -122,13 +156,28 @@ api::NodeInfo node_info(const SlurmNode& node, const Settings& settings) {
     gpu.model = booked.model;
     gpu.health = takes_jobs(node) ? "ok" : info.state;
     gpu.memory = booked.memory.value();
-    gpu.compute_limit = settings.share.overcommit.value();
+    gpu.compute_limit = settings.share.most_compute().value();
     gpu.stale = true;
-    for (const auto& sample : seen.value_or(std::vector<ExtraGpu>())) {
+    for (const auto& sample : samples) {
       if (sample.index != gpu.index) continue;
       gpu.stale = false;
-      gpu.utilisation = sample.percent * 100;
-      gpu.memory_used = mib(sample.used_mib).value();
+      gpu.utilisation = sample.utilisation.value();
+      gpu.memory_used = sample.memory_used.value();
+      if (!sample.trouble.empty()) gpu.health = gpu::trouble_text(sample.trouble);
+      for (const auto& use : sample.jobs) {
+        gpu.processes.push_back({.pid = 0,  // all of them
+                                 .user = {},
+                                 .command = {},
+                                 .memory = use.memory.value(),
+                                 .job_id = use.job});
+      }
+      for (const auto& process : sample.foreign) {
+        gpu.processes.push_back({.pid = process.pid,
+                                 .user = process.user,
+                                 .command = {},
+                                 .memory = process.memory.value(),
+                                 .job_id = {}});
+      }
     }
     info.gpus.push_back(std::move(gpu));
   }
@@ -146,7 +195,7 @@ std::int64_t tres_count(std::string_view text, std::string_view name) {
   return 0;
 }
 
-std::vector<BookedGpu> gpus_of(const SlurmNode& node, const Settings& settings) {
+std::vector<BookedGpu> gpus_of(const SlurmNode& node, const SiteSettings& settings) {
   const auto items = read_gres(node.gres);
   std::map<std::string, std::int64_t> shards;
   std::int64_t gpus = 0;
@@ -163,19 +212,46 @@ std::vector<BookedGpu> gpus_of(const SlurmNode& node, const Settings& settings) 
     } else if (const auto untyped = shards.find(""); untyped != shards.end()) {
       each = untyped->second / gpus;
     }
+    Bytes memory = settings.share.unit * each;
+    const std::string model(settings.share.placement == "aliquot" ? model_of_slot(item.type)
+                                                                  : std::string_view(item.type));
+    if (const auto known = node.gpu_memory.find(model);
+        known != node.gpu_memory.end() &&
+        (each == 0 || shards_of(known->second, settings.share.unit) == each)) {
+      memory = known->second;
+    }
     for (std::int64_t i = 0; i < std::min<std::int64_t>(item.count, 64); ++i) {
-      all.push_back({item.type.empty() ? "gpu" : item.type, each, settings.share.unit * each});
+      all.push_back({model.empty() ? "gpu" : model, each, memory});
     }
   }
   // The true size, where it makes as many shards as the site gave it.
-  for (const auto& seen : parse_extra(node.extra).value_or(std::vector<ExtraGpu>())) {
-    if (seen.index >= std::ssize(all)) continue;
-    auto& gpu = all[static_cast<std::size_t>(seen.index)];
-    const Bytes memory = mib(seen.memory_mib);
-    if (gpu.shards == 0 || shards_of(memory, settings.share.unit) == gpu.shards)
-      gpu.memory = memory;
+  for (const auto& sample : samples_of(node)) {
+    if (sample.index >= std::ssize(all)) continue;
+    auto& gpu = all[static_cast<std::size_t>(sample.index)];
+    if (gpu.shards == 0 || shards_of(sample.memory, settings.share.unit) == gpu.shards) {
+      gpu.memory = sample.memory;
+    }
   }
   return all;
+}
+
+void know_sizes(std::vector<SlurmNode>& nodes, const std::vector<GpuGroup>& told) {
+  std::map<std::string, Bytes> seen;
+  for (const SlurmNode& node : nodes) {
+    const auto gpus = read_gres(node.gres);
+    const auto samples = samples_of(node);
+    // Of nodes with one model alone: there every sample is of it.
+    const auto models = std::ranges::count(gpus, "gpu", &GresHold::name);
+    const auto model = std::ranges::find(gpus, "gpu", &GresHold::name);
+    if (models == 1 && !samples.empty()) seen[model->type] = samples.front().memory;
+  }
+  for (SlurmNode& node : nodes) {
+    for (const GpuGroup& group : told) {
+      if (std::ranges::count(group.nodes, node.name) > 0)
+        node.gpu_memory[group.model] = group.memory;
+    }
+    node.gpu_memory.insert(seen.begin(), seen.end());
+  }
 }
 
 std::string words_of(const SlurmJob& job) {
@@ -197,7 +273,7 @@ std::optional<std::int64_t> booked_of(const SlurmJob& job, std::string_view gres
   return count > 0 ? std::optional(count) : std::nullopt;
 }
 
-std::optional<core::GpuRequest> request_of(const SlurmJob& job, const Settings& settings) {
+std::optional<core::GpuRequest> request_of(const SlurmJob& job, const SiteSettings& settings) {
   if (const auto words = asked_words(job.admin_comment)) {
     if (auto request = core::parse_request(*words); request && request->gpus) return request->gpus;
   }
@@ -218,11 +294,10 @@ std::optional<core::GpuRequest> request_of(const SlurmJob& job, const Settings& 
 
 std::string node_state(std::string_view slurm_state) {
   const auto base = to_lower(base_state(slurm_state));
-  const bool has = base != "down";
   if (slurm_state.find("DRAIN") != slurm_state.npos) {
     return base == "mixed" || base == "allocated" ? "draining" : "drained";
   }
-  if (!has || slurm_state.ends_with('*') ||
+  if (base == "down" || slurm_state.ends_with('*') ||
       slurm_state.find("NOT_RESPONDING") != slurm_state.npos) {
     return "down";
   }
@@ -237,23 +312,30 @@ bool takes_jobs(const SlurmNode& node) {
 bool is_waiting(const SlurmJob& job) { return job.state == "PENDING"; }
 
 std::vector<api::GpuHold> holds_of(const SlurmJob& job, const std::vector<SlurmNode>& nodes,
-                                   const Settings& settings) {
+                                   const SiteSettings& settings) {
   std::vector<api::GpuHold> all;
   if (!holds_gpus(job.state)) return all;
   for (const auto& detail : job.details) {
     const auto node = std::ranges::find(nodes, detail.node, &SlurmNode::name);
     if (node == nodes.end()) continue;
-    const auto found = found_grant(job, node_gpus(*node, settings));
-    if (!found) continue;  // said by `aliquot slurm check`
-    for (auto hold : found->gpus) {
-      hold.node = node->name;
-      all.push_back(std::move(hold));
+    const NodeGpus gpus = node_gpus(*node, settings);
+    const auto grant = slurm_grant(job, gpus);
+    if (!grant) continue;  // `aliquot slurm check` says why
+    for (const core::GrantedGpu& held : grant->gpus) {
+      const auto number = gpus.number_of(held.gpu).value();
+      all.push_back({.index = number,
+                     .uuid = {},
+                     .model = gpus.devices[static_cast<std::size_t>(number)].gpu.model,
+                     .memory = held.portion.memory.value(),
+                     .compute = held.portion.compute.value(),
+                     .whole = held.whole,
+                     .node = node->name});
     }
   }
   return all;
 }
 
-std::vector<api::JobInfo> job_infos(const Snapshot& snapshot, const Settings& settings,
+std::vector<api::JobInfo> job_infos(const Snapshot& snapshot, const SiteSettings& settings,
                                     const UserName& user_name) {
   std::vector<api::JobInfo> all;
   std::unordered_map<std::uint32_t, std::string> names;
@@ -262,14 +344,16 @@ std::vector<api::JobInfo> job_infos(const Snapshot& snapshot, const Settings& se
     if (name.empty()) name = user_name(uid);
     return name;
   };
+  const auto uses = uses_in(snapshot);
   for (const auto& job : snapshot.jobs) {
     all.push_back(job_info(job, settings, name_once));
     all.back().gpus = holds_of(job, snapshot.nodes, settings);
+    all.back().gpu_utilisation = utilisation_of(all.back(), uses);
   }
   return all;
 }
 
-api::ClusterInfo cluster_info(const Snapshot& snapshot, const Settings& settings) {
+api::ClusterInfo cluster_info(const Snapshot& snapshot, const SiteSettings& settings) {
   api::ClusterInfo info;
   info.engine = "slurm";
   info.daemon_version = snapshot.version;

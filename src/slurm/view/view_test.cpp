@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <map>
+
 #include "api/json.hpp"
 #include "slurm/view/limits.hpp"
 #include "slurm/view/snapshot.hpp"
@@ -18,33 +20,31 @@ using testing::HasSubstr;
 constexpr WallTime kNow(1'794'725'045'000);
 
 SlurmNode node(std::string name, std::string state = "IDLE") {
-  SlurmNode made;
-  made.name = std::move(name);
-  made.state = std::move(state);
-  made.gres = "gpu:h200:2(S:0-1),shard:h200:240";
-  made.partitions = {"main"};
-  made.cpus = 64;
-  return made;
+  return {.name = std::move(name),
+          .state = std::move(state),
+          .gres = "gpu:h200:2(S:0-1),shard:h200:240",
+          .partitions = {"main"},
+          .cpus = 64};
 }
 
-SlurmJob job(std::int64_t id, std::string words, std::string gres) {
-  SlurmJob made;
-  made.id = id;
-  made.uid = 1000;
-  made.state = "PENDING";
-  made.reason = "Resources";
-  made.partition = "main";
-  made.qos = "normal";
-  made.account = "users";
-  made.tres_requested = "cpu=1,node=1";
-  made.tres_per_node = "gres:" + gres;
-  if (!words.empty()) made.admin_comment = "site's own; aliquot: " + words;
-  return made;
+SlurmJob job(std::int64_t id, const std::string& words, const std::string& gres) {
+  return {.id = id,
+          .uid = 1000,
+          .priority = 1,
+          .name = "wrap",
+          .account = "users",
+          .partition = "main",
+          .qos = "normal",
+          .state = "PENDING",
+          .reason = "Resources",
+          .tres_per_node = "gres:" + gres,
+          .tres_requested = "cpu=1,node=1",
+          .admin_comment = words.empty() ? "" : "site's own; aliquot: " + words};
 }
 
-SlurmJob running(std::int64_t id, std::string words, std::string gres, std::string on,
+SlurmJob running(std::int64_t id, const std::string& words, const std::string& gres, std::string on,
                  std::string held) {
-  auto made = job(id, std::move(words), std::move(gres));
+  auto made = job(id, words, gres);
   made.state = "RUNNING";
   made.reason = "None";
   made.nodes = on;
@@ -55,12 +55,12 @@ SlurmJob running(std::int64_t id, std::string words, std::string gres, std::stri
 std::string name_of(std::uint32_t uid) { return fmt::format("u{}", uid); }
 
 TEST(View, NodesHaveTheGpusOfTheirGres) {
-  const Settings settings;
+  const SiteSettings settings;
   auto one = node("n1");
   EXPECT_THAT(gpus_of(one, settings),
               ElementsAre(BookedGpu{"h200", 120, gib(120)}, BookedGpu{"h200", 120, gib(120)}));
   // The samples know the true size; one that does not fit the gres is not believed.
-  one.extra = "aliquot:0=35%/12000M/123000M,1=0%/0M/1000M";
+  one.extra = "aliquot:0=35%/12000M/123000M,1=0%/0M/300000M";
   EXPECT_EQ(gpus_of(one, settings)[0].memory, mib(123'000));
   EXPECT_EQ(gpus_of(one, settings)[1].memory, gib(120));
   one.gres = "gpu:h200:1,gpu:p100:1,shard:h200:120,shard:p100:16";
@@ -71,10 +71,19 @@ TEST(View, NodesHaveTheGpusOfTheirGres) {
   EXPECT_TRUE(gpus_of(one, settings).empty());
 }
 
+TEST(View, TheMemoryOfASilentNodesGpusIsKnown) {
+  Snapshot snapshot{.nodes = {node("n1"), node("n2"), node("n3")}};
+  snapshot.nodes[0].extra = "aliquot:0=35%/12000M/24000M";
+  know_sizes(snapshot.nodes,
+             {{.nodes = {"n3"}, .model = "h200", .count = 2, .memory = mib(143'156), .files = {}}});
+  EXPECT_EQ(gpus_of(snapshot.nodes[1], {})[0].memory, mib(24'000)) << "as the same model elsewhere";
+  EXPECT_EQ(gpus_of(snapshot.nodes[2], {})[1].memory, mib(143'156)) << "as setup was told";
+}
+
 TEST(View, JobsHoldWhatTheyAskedForOnTheirGpu) {
   Snapshot snapshot;
   snapshot.nodes = {node("n1", "MIXED"), node("n2")};
-  snapshot.nodes[0].extra = "aliquot:0=35%/12000M/143771M,1=0%/0M/143771M";
+  snapshot.nodes[0].extra = "aliquot:0=35.27%/12000M/143771M/4711:eve:2048M,1=0%/0M/143771M";
   snapshot.jobs = {
       running(1, "--gpu-mem=8G --gpu-share=50%", "shard:60", "n1", "shard:h200:60(IDX:1)"),
       running(2, "gpu:1", "shard:120", "n1", "shard:h200:120(IDX:0)"),
@@ -95,9 +104,12 @@ TEST(View, JobsHoldWhatTheyAskedForOnTheirGpu) {
   EXPECT_EQ(cluster.engine, "slurm");
   ASSERT_EQ(cluster.nodes.size(), 2U);
   const auto& first = cluster.nodes[0].gpus[0];
-  EXPECT_EQ(first.utilisation, 3'500);
+  EXPECT_EQ(first.utilisation, 3'527);
   EXPECT_EQ(first.memory_used, mib(12'000).value());
   EXPECT_FALSE(first.stale);
+  ASSERT_EQ(first.processes.size(), 1U);
+  EXPECT_EQ(first.processes[0].user, "eve");
+  EXPECT_FALSE(first.processes[0].job_id) << "outside the queue";
   EXPECT_TRUE(first.whole);
   EXPECT_THAT(cluster.nodes[0].gpus[1].jobs, ElementsAre(1));
   EXPECT_EQ(cluster.nodes[0].gpus[1].memory_granted, gib(8).value());
@@ -106,14 +118,43 @@ TEST(View, JobsHoldWhatTheyAskedForOnTheirGpu) {
   EXPECT_EQ(api::from_json<api::ClusterInfo>(api::to_json(cluster)).value().nodes.size(), 2U);
 }
 
+TEST(View, ABrokenGpuAndWhatJobsDoAreShown) {
+  Snapshot snapshot;
+  snapshot.nodes = {node("n1", "MIXED+DRAIN")};
+  snapshot.nodes[0].extra = "aliquot:0=0%/0M/143771M/!xid79,1=80%/3G/143771M";
+  EXPECT_TRUE(cluster_info(snapshot, {}).nodes[0].gpus[0].stale) << "it cannot be read";
+  snapshot.nodes[0].extra =
+      "aliquot:0=0%/0M/143771M/!xid79,1=80%/3000M/143771M/@1:20%:2048M/@2:60%:512M";
+  snapshot.jobs = {running(1, "--gpu-mem=8G", "shard:7", "n1", "shard:h200:7(IDX:1)"),
+                   running(2, "--gpu-mem=8G", "shard:7", "n1", "shard:h200:7(IDX:1)"),
+                   running(3, "--gpu-mem=8G", "shard:7", "n1", "shard:h200:7(IDX:0)")};
+  snapshot.jobs[2].admin_comment += "; broken GPU on n1; used 12.5 s 900M on n1";
+  const auto gpus = cluster_info(snapshot, {}).nodes[0].gpus;
+  EXPECT_EQ(gpus[0].health, "Xid 79, it has fallen off the bus");
+  EXPECT_EQ(gpus[1].health, "draining");
+  ASSERT_EQ(gpus[1].processes.size(), 2U);
+  EXPECT_EQ(gpus[1].processes[0].job_id, 1);
+  EXPECT_EQ(gpus[1].processes[0].memory, gib(2).value());
+  const auto jobs = job_infos(snapshot, {}, name_of);
+  EXPECT_EQ(jobs[0].gpu_utilisation, 2'000);
+  EXPECT_EQ(jobs[1].gpu_utilisation, 6'000);
+  EXPECT_EQ(jobs[2].gpu_utilisation, 0);
+  EXPECT_EQ(jobs[2].reason_detail, "a GPU that it holds on n1 is broken");
+  EXPECT_EQ(jobs[2].gpu_ms, 12'500);
+  EXPECT_EQ(jobs[2].gpu_memory_peak, mib(900).value());
+}
+
 TEST(View, StatesAreInTheApisWords) {
-  EXPECT_EQ(node_state("IDLE"), "idle");
-  EXPECT_EQ(node_state("MIXED"), "mixed");
-  EXPECT_EQ(node_state("IDLE+DRAIN"), "drained");
-  EXPECT_EQ(node_state("MIXED+DRAIN"), "draining");
-  EXPECT_EQ(node_state("DOWN*"), "down");
-  EXPECT_EQ(node_state("IDLE*"), "down");
-  EXPECT_EQ(node_state("IDLE+NOT_RESPONDING"), "down");
+  const std::map<std::string, std::string> words{
+      {"IDLE", "idle"},
+      {"MIXED", "mixed"},
+      {"IDLE+DRAIN", "drained"},
+      {"MIXED+DRAIN", "draining"},
+      {"DOWN*", "down"},
+      {"IDLE*", "down"},
+      {"IDLE+NOT_RESPONDING", "down"},
+  };
+  for (const auto& [slurms, ours] : words) EXPECT_EQ(node_state(slurms), ours) << slurms;
 }
 
 std::string why(const Snapshot& snapshot, const SlurmJob& waiting) {
@@ -122,6 +163,23 @@ std::string why(const Snapshot& snapshot, const SlurmJob& waiting) {
     text += sentence + "\n";
   }
   return text;
+}
+
+TEST(Why, KnowsWhatSlurmctldDoesNot) {
+  Snapshot snapshot;
+  snapshot.nodes = {node("n1", "MIXED")};
+  snapshot.nodes[0].extra = "aliquot:0=0%/0M/143771M/7:eve:102400M,1=0%/0M/143771M/8:bob:100M";
+  EXPECT_THAT(why(snapshot, job(3, "--gpu-mem=80G", "shard:80")),
+              HasSubstr("Processes of no job hold 102400 MiB of gpu0 on n1: a share that does not "
+                        "fit beside them does not start there.\n"));
+  EXPECT_THAT(why(snapshot, job(3, "--gpu-mem=80G", "shard:80")),
+              testing::Not(HasSubstr("of gpu1")));
+  auto broken = running(4, "--gpu-mem=8G", "shard:7", "n1", "shard:h200:7(IDX:1)");
+  broken.admin_comment += "; broken GPU on n1; used 12.5 s 900M on n1";
+  EXPECT_EQ(why(snapshot, broken),
+            "Job 4 is RUNNING on n1.\n"
+            "A GPU that it held on n1 broke: what ran there has to be started again.\n"
+            "It has used 12.5 s of GPU time and at most 900 MiB.\n");
 }
 
 TEST(Why, SaysWhatIsMissingOnWhichGpu) {
@@ -159,6 +217,88 @@ TEST(Why, AYearIsNoEstimate) {
   EXPECT_FALSE(why_info(snapshot, {}, waiting, kNow).earliest_start_ms);
 }
 
+TEST(Why, WhatIsHeldStartsNever) {
+  auto held = job(3, "--gpu-share=25%", "shard:30");
+  held.reason = "JobHeldUser";
+  held.priority = 0;
+  held.start_s = kNow.ms() / 1'000 + 60;
+  EXPECT_FALSE(why_info({}, {}, held, kNow).earliest_start_ms);
+  EXPECT_THAT(why({}, held), testing::Not(HasSubstr("by its user")));
+}
+
+TEST(Why, LooksOnlyWhereTheJobMayGo) {
+  Snapshot snapshot;
+  snapshot.nodes = {node("n1"), node("n2", "MIXED")};
+  snapshot.jobs = {running(1, "gpu:1", "shard:120", "n2", "shard:h200:120(IDX:0)"),
+                   running(2, "gpu:1", "shard:120", "n2", "shard:h200:120(IDX:1)")};
+  auto waiting = job(3, "--gpu-mem=30G", "shard:30");
+  EXPECT_THAT(why(snapshot, waiting), HasSubstr("There is room for it"));
+  auto required = waiting;
+  required.required_nodes = {"n2"};
+  EXPECT_THAT(why(snapshot, required), HasSubstr("gpu0 on n2 is held whole by job 1."));
+  EXPECT_THAT(why(snapshot, required), testing::Not(HasSubstr("There is room")));
+  auto excluding = waiting;
+  excluding.excluded_nodes = {"n1"};
+  EXPECT_EQ(why(snapshot, excluding), why(snapshot, required));
+  auto both = waiting;
+  both.required_nodes = {"n1", "n2"};
+  EXPECT_THAT(why(snapshot, both), HasSubstr("It needs 2 such nodes at once; 1 would do now."));
+}
+
+TEST(Why, NamesTheGpuThatTheJobNames) {
+  Snapshot snapshot;
+  snapshot.nodes = {node("n1", "MIXED")};
+  snapshot.nodes[0].gres = "gpu:h200.0:1,gpu:h200.1:1,shard:h200.0:120,shard:h200.1:120";
+  SiteSettings settings;
+  settings.share.placement = "aliquot";
+  const auto waiting = job(3, "--gpu-mem=100G", "shard:h200.1:100");
+  EXPECT_THAT(why_info(snapshot, settings, waiting, kNow).sentences,
+              Contains(HasSubstr("not on the GPU that it names, h200.1")));
+}
+
+TEST(Why, ALimitThatTheJobAloneIsTooMuchForIsNotSomebodyElses) {
+  Snapshot snapshot;
+  snapshot.version = "22.05.8";
+  auto large = node("n1");
+  large.gres = "gpu:h200:4,shard:h200:480";
+  snapshot.nodes = {large};
+  snapshot.partitions = {{.name = "main",
+                          .billing_weights = "CPU=1,GRES/gpu=120000,GRES/shard=1000",
+                          .is_default = true}};
+  const std::string lines = "normal|billing=240999\nhalf|gres/shard=60\nlarge|billing=480999\n";
+  auto waiting = job(3, "gpu:2", "gpu:2");
+  waiting.reason = "QOSMaxBillingPerUser";
+  waiting.exclusive = true;
+  snapshot.jobs = {waiting};
+  EXPECT_EQ(reason_sentence(snapshot, waiting, never_allowed(lines, snapshot, {}, waiting)),
+            "It takes 4 GPUs, as its nodes are its own, and its QOS 'normal' gives 2 to one user "
+            "(QOSMaxBillingPerUser): it can never start; ask for less.");
+  // Where the limit is not known, nothing is said that may be false.
+  EXPECT_THAT(reason_sentence(snapshot, waiting), HasSubstr("nothing else of that is held now"));
+  snapshot.jobs.push_back(running(4, "gpu:1", "shard:120", "n1", "shard:h200:120(IDX:0)"));
+  EXPECT_THAT(reason_sentence(snapshot, waiting), HasSubstr("Its user holds as much"));
+  EXPECT_THAT(reason_sentence(snapshot, waiting, never_allowed(lines, snapshot, {}, waiting)),
+              HasSubstr("it can never start"));
+  waiting.qos = "large";
+  EXPECT_EQ(never_allowed(lines, snapshot, {}, waiting), "");
+  snapshot.partitions[0].qos = "normal";
+  EXPECT_THAT(never_allowed(lines, snapshot, {}, waiting), HasSubstr("QOS 'normal' gives 2"));
+  auto share = job(5, "--gpu-share=75%", "shard:90");
+  share.qos = "half";
+  EXPECT_EQ(never_allowed(lines, snapshot, {}, share),
+            "It takes 0.75 GPUs, and its QOS 'half' gives 0.5 to one user");
+}
+
+TEST(View, JobsOfAYearHaveNoLimit) {
+  Snapshot snapshot;
+  snapshot.jobs = {job(1, "", "gpu:1"), job(2, "", "gpu:1")};
+  snapshot.jobs[0].time_limit_s = 365 * 86'400;
+  snapshot.jobs[1].time_limit_s = 86'400;
+  const auto jobs = job_infos(snapshot, {}, name_of);
+  EXPECT_FALSE(jobs[0].time_limit_ms);
+  EXPECT_EQ(jobs[1].time_limit_ms, 86'400'000);
+}
+
 TEST(Why, CpusCanBeWhatIsMissing) {
   Snapshot snapshot;
   snapshot.nodes = {node("n1", "MIXED")};
@@ -170,9 +310,11 @@ TEST(Why, CpusCanBeWhatIsMissing) {
 
 TEST(Why, TurnsSlurmsWordsIntoSentences) {
   auto waiting = job(3, "--gpu-share=25%", "shard:30");
+  Snapshot snapshot;
+  snapshot.jobs = {running(4, "gpu:1", "shard:120", "n1", "shard:h200:120(IDX:0)")};
   const auto sentence = [&](std::string reason) {
     waiting.reason = std::move(reason);
-    return reason_sentence(waiting);
+    return reason_sentence(snapshot, waiting);
   };
   EXPECT_EQ(sentence("Resources"), "");
   EXPECT_THAT(sentence("QOSMaxGRESPerUser"),
@@ -203,17 +345,87 @@ TEST(Why, FindsJobsAsUsersNameThem) {
   EXPECT_FALSE(find_job(snapshot, "last", 77));
 }
 
-TEST(Limits, AreReadInEveryCurrency) {
+TEST(Why, ElementsOfAnArrayThatWaitAreThere) {
+  Snapshot snapshot;
+  snapshot.jobs = {job(9, "", "gpu:1"), job(10, "", "gpu:1")};
+  for (auto& each : snapshot.jobs) each.array_job_id = 9;
+  snapshot.jobs[0].array_tasks = "4-40%3";
+  snapshot.jobs[1].array_task_id = 1;
+  snapshot.jobs[1].state = "RUNNING";
+  EXPECT_EQ(find_job(snapshot, "9_39", 0).value().id, 9);
+  EXPECT_EQ(find_job(snapshot, "9_1", 0).value().id, 10);
+  EXPECT_EQ(find_job(snapshot, "9_[4-40%3]", 0).value().id, 9);
+  EXPECT_FALSE(find_job(snapshot, "9_[]", 0));
+  EXPECT_FALSE(find_job(snapshot, "9_41", 0));
+  EXPECT_FALSE(find_job(snapshot, "9_2", 0));
+  EXPECT_THAT(why(snapshot, find_job(snapshot, "9_1", 0).value()), HasSubstr("Job 9_1 is RUNNING"));
+  const auto jobs = job_infos(snapshot, {}, name_of);
+  EXPECT_EQ(jobs[0].array_pending, "4-40%3");
+  EXPECT_EQ(jobs[1].array_pending, "");
+}
+
+TEST(View, ANodeThatIsNotHeardKeepsItsSize) {
+  std::vector<SlurmNode> nodes{node("n1"), node("n2"), node("n3")};
+  nodes[0].extra = "aliquot:0=0%/0M/143100M";
+  nodes[1].extra = nodes[2].extra = "aliquot:?";
+  know_sizes(nodes, {{{"n3"}, nodes[0].gres.substr(4, 4), 4, mib(143156), "/dev/x"}});
+  EXPECT_EQ(gpus_of(nodes[1], {}).front().memory, mib(143100));
+  EXPECT_EQ(gpus_of(nodes[2], {}).front().memory, mib(143156));
+  // Not where it cannot be, by its shards.
+  nodes[1].gpu_memory["h200"] = gib(288);
+  EXPECT_NE(gpus_of(nodes[1], {}).front().memory, gib(288));
+}
+
+TEST(Limits, OnlyWhatCountsAllGpusIsALimitOfAll) {
   const std::string lines =
-      "normal|gres/gpu=4\nshards|cpu=9,gres/shard=240\nbill|billing=480\nno|\n";
-  const GpuWorth worth{120, gpu_billing("CPU=0.25,GRES/gpu=120,GRES/shard=1")};
-  EXPECT_EQ(worth.billing, 120);
-  EXPECT_EQ(gpu_limit(lines, "normal", worth), 40'000);
-  EXPECT_EQ(gpu_limit(lines, "shards", worth), 20'000);
-  EXPECT_EQ(gpu_limit(lines, "bill", worth), 40'000);
-  EXPECT_EQ(gpu_limit(lines, "no", worth), std::nullopt);
-  EXPECT_EQ(gpu_limit(lines, "other", worth), std::nullopt);
-  EXPECT_EQ(gpu_limit("", "normal", {}), std::nullopt);
+      "normal|gres/gpu=4\nshards|cpu=9,gres/shard=240\nbill|billing=480999\nno|\n"
+      "both|billing=240999,gres/gpu=4\nhalf|gres/shard=180\n";
+  const auto bill = gpu_bill("CPU=0.25,GRES/gpu=120000,GRES/shard=1000");
+  EXPECT_EQ(bill, (GpuBill{120'000, 1'000}));
+  const GpuWorth old{120, bill, true};
+  const GpuWorth newer{120, bill, false};
+  EXPECT_EQ(gpu_limit(lines, "bill", old).most, 40'000);
+  EXPECT_EQ(gpu_limit(lines, "both", newer).most, 20'000);
+  EXPECT_EQ(gpu_limit(lines, "shards", old).most, 20'000);
+  EXPECT_EQ(gpu_limit(lines, "half", old).most, 15'000);
+  EXPECT_EQ(gpu_limit(lines, "shards", newer).most, std::nullopt);
+  EXPECT_EQ(gpu_limit(lines, "shards", newer).partial,
+            "gres/shard=240 of QOS shards counts shares only");
+  EXPECT_EQ(gpu_limit(lines, "normal", newer).partial,
+            "gres/gpu=4 of QOS normal counts whole GPUs only");
+  EXPECT_EQ(gpu_limit(lines, "normal", old).most, std::nullopt);
+  EXPECT_THAT(gpu_limit(lines, "normal", old).partial, HasSubstr("booked as shards"));
+  for (const auto* name : {"no", "other"}) {
+    EXPECT_EQ(gpu_limit(lines, name, old).most, std::nullopt);
+    EXPECT_EQ(gpu_limit(lines, name, old).partial, "");
+  }
+  EXPECT_EQ(limit_text(15'000), "1.5");
+  EXPECT_EQ(limit_text(40'000), "4");
+}
+
+TEST(Limits, ThatAreGotAroundAreTold) {
+  const GpuWorth old{120, {120'000, 1'000}, true};
+  const auto checks = check_limits("normal||gres/gpu=8|\nlab|gres/gpu=4,cpu=9||\nok|billing=1||\n",
+                                   "lab|ann|gres/gpu=2\nlab||\n", old);
+  const auto per_job = check_limits("lab||||gres/gpu=1\n", "lab||gres/gpu=2|gres/gpu=1\n", old);
+  ASSERT_EQ(per_job.size(), 3U);
+  EXPECT_EQ(per_job[0].cure, "sacctmgr modify qos lab set MaxTRESPerJob=billing=120999");
+  EXPECT_EQ(per_job[2].cure, "sacctmgr modify account lab set MaxTRESPerJob=billing=120999");
+  ASSERT_EQ(checks.size(), 3U);
+  EXPECT_EQ(checks[1].finding,
+            "QOS lab: MaxTRESPerUser=gres/gpu=4 counts nothing that is booked as shards, as whole "
+            "GPUs are here");
+  EXPECT_EQ(checks[1].cure, "sacctmgr modify qos lab set MaxTRESPerUser=billing=480999");
+  EXPECT_EQ(checks[0].cure, "sacctmgr modify qos normal set MaxTRESPerAccount=billing=960999");
+  EXPECT_EQ(checks[2].cure,
+            "sacctmgr modify user where name=ann account=lab set GrpTRES=billing=240999");
+  const auto unbilled = check_limits("lab|gres/gpu=4||\n", "", {120, {}, false});
+  EXPECT_THAT(unbilled[0].finding, HasSubstr("counts whole GPUs only"));
+  EXPECT_EQ(
+      unbilled[0].cure,
+      "aliquot slurm setup --billing --apply, restart slurmctld, then sacctmgr modify qos lab "
+      "set MaxTRESPerUser=billing=480999");
+  EXPECT_EQ(check_limits("lab|gres/gpu=4,billing=480999||\n", "", old)[0].level, Check::Level::ok);
 }
 
 // Whatever slurmctld says, the view answers and the books balance.

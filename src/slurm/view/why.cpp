@@ -7,12 +7,15 @@
 #include <map>
 
 #include "base/text.hpp"
+#include "core/array_spec.hpp"
 #include "core/explain.hpp"
 #include "core/ledger.hpp"
 #include "core/placement.hpp"
-#include "slurm/agent/found_grant.hpp"
+#include "slurm/admin_comment.hpp"
 #include "slurm/gres.hpp"
 #include "slurm/job_state.hpp"
+#include "slurm/sample_text.hpp"
+#include "slurm/site_table.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -29,8 +32,8 @@ constexpr auto kPhrases = std::to_array<Phrase>({
     {"DependencyNeverSatisfied",
      "What it waits for (--dependency) cannot happen any more: cancel it."},
     {"BeginTime", "It is not to start before its time (--begin, or it was requeued)."},
-    {"JobHeldUser", "It is held by its user: 'scontrol release' lets it go."},
-    {"JobHeldAdmin", "It is held by an administrator."},
+    {"JobHeldUser", "It is held: 'scontrol release' lets it go, as its user or as root."},
+    {"JobHeldAdmin", "It is held by an administrator, who alone can release it."},
     {"JobArrayTaskLimit", "As many of its array run as may run at once."},
     {"PartitionDown", "Its partition is down."},
     {"PartitionInactive", "Its partition is not active."},
@@ -47,23 +50,49 @@ constexpr auto kPhrases = std::to_array<Phrase>({
     {"Cleaning", "It was requeued, and its last run is still being cleared away."},
 });
 
+// Whether another job holds something of what the limit counts; of the limits of an association,
+// those of its parents included, any job.
+bool shares_a_limit(const SlurmJob& job, const SlurmJob& other) {
+  if (other.id == job.id || !holds_gpus(other.state)) return false;
+  if (job.reason.find("PerUser") != job.reason.npos && other.uid != job.uid) return false;
+  if (job.reason.find("PerAccount") != job.reason.npos && other.account != job.account)
+    return false;
+  return !job.reason.starts_with("QOS") || other.qos == job.qos || other.partition == job.partition;
+}
+
 // `QOSMaxGRESPerUser`, `AssocGrpGRES`, `QOSMaxBillingPerUser`: who limits whom.
-std::string limit_sentence(const SlurmJob& job) {
+std::string limit_sentence(const Snapshot& snapshot, const SlurmJob& job,
+                           const std::string& too_much) {
   const std::string& reason = job.reason;
+  const auto has = [&](std::string_view part) { return reason.find(part) != reason.npos; };
   const bool qos = reason.starts_with("QOS");
   if (!qos && !reason.starts_with("Assoc") && !reason.starts_with("Max")) return "";
   const auto who =
       qos ? fmt::format("QOS {}", quote(job.qos)) : fmt::format("account {}", quote(job.account));
-  const bool per_job =
-      reason.find("PerJob") != reason.npos || reason.find("PerNode") != reason.npos;
-  const bool of_user = reason.find("PerUser") != reason.npos;
-  return per_job   ? fmt::format("It wants more than its {} gives to one job ({}).", who, reason)
-         : of_user ? fmt::format(
-                         "Its user holds as much as its {} gives to one user ({}); it can start "
-                         "when jobs of that user end.",
-                         who, reason)
-                   : fmt::format("The jobs of its {} hold as much as they may together ({}).", who,
-                                 reason);
+  if (has("PerJob") || has("PerNode")) {
+    return fmt::format("It wants more than its {} gives to one job ({}).", who, reason);
+  }
+  const std::string_view whose = has("PerUser") ? "one user" : "all its jobs together";
+  if (!too_much.empty()) {
+    return fmt::format("{} ({}): it can never start; ask for less.", too_much, reason);
+  }
+  // What has been used up in the past is another matter.
+  const bool used_up = has("Minutes") || has("Submit");
+  if (!used_up && std::ranges::none_of(snapshot.jobs, [&](const SlurmJob& other) {
+        return shares_a_limit(job, other);
+      })) {
+    return fmt::format(
+        "Its {} gives {} too little ({}), though nothing else of that is held now: by itself it "
+        "wants more than it can ever get, or a job has just ended and Slurm has not looked again.",
+        who, whose, reason);
+  }
+  return has("PerUser")
+             ? fmt::format(
+                   "Its user holds as much as its {} gives to one user ({}); it can start when "
+                   "jobs of that user end.",
+                   who, reason)
+             : fmt::format("The jobs of its {} hold as much as they may together ({}).", who,
+                           reason);
 }
 
 bool about_room(const SlurmJob& job) {
@@ -71,7 +100,17 @@ bool about_room(const SlurmJob& job) {
          job.reason == "Priority" || job.reason == "ReqNodeNotAvail" || job.reason == "NodeDown";
 }
 
-bool in_partition_of(const SlurmJob& job, const SlurmNode& node) {
+std::int64_t node_count(const SlurmJob& job) {
+  return std::max<std::int64_t>(1, tres_count(job.tres_requested, "node"));
+}
+
+// Whether the job could run there: its partitions, -w and -x.
+bool could_get(const SlurmJob& job, const SlurmNode& node) {
+  if (std::ranges::count(job.excluded_nodes, node.name) > 0) return false;
+  if (std::ssize(job.required_nodes) >= node_count(job) &&
+      std::ranges::count(job.required_nodes, node.name) == 0) {
+    return false;
+  }
   for (const auto partition : split(job.partition, ',')) {
     if (std::ranges::find(node.partitions, partition) != node.partitions.end()) return true;
   }
@@ -85,12 +124,12 @@ struct Books {
   std::vector<const SlurmNode*> closed;  // of its partition, with GPUs, taking no jobs
 };
 
-core::Node node_of(const SlurmNode& node, const Settings& settings) {
+core::Node node_of(const SlurmNode& node, const SiteSettings& settings) {
   core::Node made{.id = NodeId(node.name),
                   .cpus = kOneCpu * node.cpus,
                   .memory = node.memory,
                   .gpus = {},
-                  .compute_limit = settings.share.overcommit,
+                  .compute_limit = settings.share.most_compute(),
                   .mps_per_gpu = settings.share.mps_per_gpu,
                   .shards_per_gpu = settings.share.shards_per_gpu};
   for (const auto& gpu : gpus_of(node, settings)) {
@@ -103,7 +142,7 @@ core::Node node_of(const SlurmNode& node, const Settings& settings) {
   return made;
 }
 
-void grant_job(core::Ledger& ledger, const SlurmJob& job, const Settings& settings) {
+void grant_job(core::Ledger& ledger, const SlurmJob& job, const SiteSettings& settings) {
   for (const auto& detail : job.details) {
     const auto place = ledger.cluster().find(detail.node);
     const auto held = parse_gres_detail(detail.gres);
@@ -133,12 +172,13 @@ void grant_job(core::Ledger& ledger, const SlurmJob& job, const Settings& settin
   }
 }
 
-Result<Books> open_books(const Snapshot& snapshot, const Settings& settings, const SlurmJob& job) {
+Result<Books> open_books(const Snapshot& snapshot, const SiteSettings& settings,
+                         const SlurmJob& job) {
   std::vector<core::Node> nodes;
   std::vector<const SlurmNode*> closed;
   std::vector<const SlurmNode*> open;
   for (const auto& node : snapshot.nodes) {
-    if (!in_partition_of(job, node)) continue;
+    if (!could_get(job, node)) continue;
     if (takes_jobs(node)) {
       nodes.push_back(node_of(node, settings));
       open.push_back(&node);
@@ -160,17 +200,52 @@ Result<Books> open_books(const Snapshot& snapshot, const Settings& settings, con
   return books;
 }
 
-std::int64_t node_count(const SlurmJob& job) {
-  return std::max<std::int64_t>(1, tres_count(job.tres_requested, "node"));
+// What slurmctld does not know.
+void add_strangers(const SlurmNode& node, const SiteSettings& settings,
+                   std::vector<std::string>& sentences) {
+  for (const GpuLoad& gpu : parse_sample_text(node.extra).value_or(std::vector<GpuLoad>())) {
+    const Bytes held = foreign_memory(gpu);
+    if (held < settings.share.unit) continue;
+    sentences.push_back(fmt::format(
+        "Processes of no job hold {} MiB of gpu{} on {}: a share that does not fit beside them "
+        "does not start there.",
+        held / mib(1), gpu.index, node.name));
+  }
+}
+
+// The GPUs that the job names itself (share.placement): `h200.1`; empty: none.
+std::string named_slots(const SlurmJob& job, const SiteSettings& settings) {
+  std::string slots;
+  if (settings.share.placement != "aliquot") return slots;
+  for (const auto entry : split(job.tres_per_node, ',')) {
+    const auto parts = split(entry, ':');
+    for (const auto part : parts) {
+      if (model_of_slot(part) != part) slots += (slots.empty() ? "" : ", ") + std::string(part);
+    }
+  }
+  return slots;
+}
+
+std::string id_text(const SlurmJob& job) {
+  return job.array_task_id
+             ? fmt::format("{}_{}", job.array_job_id.value_or(job.id), *job.array_task_id)
+             : fmt::format("{}", job.id);
+}
+
+// The element of its array, or one of those that the record stands for while they wait.
+bool stands_for(const SlurmJob& job, std::int64_t task) {
+  if (job.array_task_id) return *job.array_task_id == task;
+  const auto waiting = core::parse_array(job.array_tasks);
+  return waiting && std::ranges::binary_search(waiting->tasks, task);
 }
 
 // The GPUs, one by one; where one would do, what the job waits for instead.
-std::vector<std::string> tell_room(const Snapshot& snapshot, const Settings& settings,
+std::vector<std::string> tell_room(const Snapshot& snapshot, const SiteSettings& settings,
                                    const SlurmJob& job) {
   const auto gpus = request_of(job, settings);
   const auto books = open_books(snapshot, settings, job);
   if (!books) return {};
-  const auto nodes = node_count(job);
+  const auto nodes = std::max(node_count(job), std::ssize(job.required_nodes));
   const core::Request asked{
       .gpus = gpus, .cpus = kOneCpu * ((job.cpus + nodes - 1) / nodes), .memory = Bytes(0)};
   core::Request booked = asked;
@@ -186,6 +261,7 @@ std::vector<std::string> tell_room(const Snapshot& snapshot, const Settings& set
   const auto with_room = std::ranges::count_if(refusal.nodes, [&](const core::NodeRefusal& node) {
     return node.gpus_fitting >= wanted && node.cpus_missing == CpuMilli(0) && node.curable;
   });
+  const auto slots = named_slots(job, settings);
   if (with_room >= nodes) {
     sentences.push_back(
         job.reason == "Priority"
@@ -193,6 +269,10 @@ std::vector<std::string> tell_room(const Snapshot& snapshot, const Settings& set
         : job.reason == "ReqNodeNotAvail"
             ? "There is room for it, but not on the nodes it asks for, or not for as long as it "
               "wants."
+        : !slots.empty()
+            ? fmt::format("There is room for it, but not on the GPU that it names, {}, the least "
+                          "held one when it was submitted: it waits for that.",
+                          slots)
             : "There is room for it: Slurm starts it when it next looks at the queue.");
   } else {
     sentences = core::explain(books->ledger, asked, refusal).sentences;
@@ -200,6 +280,9 @@ std::vector<std::string> tell_room(const Snapshot& snapshot, const Settings& set
       sentences.push_back(
           fmt::format("It needs {} such nodes at once; {} would do now.", nodes, with_room));
     }
+  }
+  for (const auto& node : snapshot.nodes) {
+    if (could_get(job, node)) add_strangers(node, settings, sentences);
   }
   for (std::size_t i = 0; i < books->closed.size(); ++i) {
     if (i == kFewNodes) {
@@ -215,11 +298,12 @@ std::vector<std::string> tell_room(const Snapshot& snapshot, const Settings& set
 
 }  // namespace
 
-std::string reason_sentence(const SlurmJob& job) {
+std::string reason_sentence(const Snapshot& snapshot, const SlurmJob& job,
+                            const std::string& too_much) {
   for (const auto& phrase : kPhrases) {
     if (phrase.reason == job.reason) return std::string(phrase.sentence);
   }
-  if (auto limit = limit_sentence(job); !limit.empty()) return limit;
+  if (auto limit = limit_sentence(snapshot, job, too_much); !limit.empty()) return limit;
   if (about_room(job)) return "";
   return fmt::format("Slurm's word for it is {}.", job.reason);
 }
@@ -235,13 +319,20 @@ Result<SlurmJob> find_job(const Snapshot& snapshot, std::string_view id, std::ui
   }
   const auto low = id.find('_');
   const auto number = parse_digits(id.substr(0, low));
-  const auto task = low == id.npos ? std::nullopt : parse_digits(id.substr(low + 1));
+  auto task = low == id.npos ? std::nullopt : parse_digits(id.substr(low + 1));
+  // 7_[1-3], as the queue shows those that wait.
+  const bool several = low != id.npos && id.substr(low).starts_with("_[") && id.ends_with(']');
+  if (several) {
+    const auto tasks = core::parse_array(id.substr(low + 2, id.size() - low - 3));
+    if (tasks) task = tasks->tasks.front();
+  }
   if (!number || (low != id.npos && !task)) {
     return fail(Error::Code::invalid_argument, "{} is no job's id: write a number such as 7 or 7_3",
                 quote(id));
   }
+  const std::int64_t wanted = task.value_or(-1);  // GCC 12 does not see that it is there
   for (const auto& job : snapshot.jobs) {
-    const bool element = task && job.array_job_id == *number && job.array_task_id == *task;
+    const bool element = task && job.array_job_id == *number && stands_for(job, wanted);
     const bool whole = !task && (job.id == *number || job.array_job_id == *number);
     // Of an array, the one that waits is the one that is asked about.
     if (element || (whole && (found == nullptr || (!is_waiting(*found) && is_waiting(job))))) {
@@ -249,11 +340,13 @@ Result<SlurmJob> find_job(const Snapshot& snapshot, std::string_view id, std::ui
     }
   }
   if (found == nullptr) return fail(Error::Code::not_found, "Slurm knows no job {}", id);
-  return *found;
+  SlurmJob job = *found;
+  if (task && !several) job.array_task_id = wanted;
+  return job;
 }
 
-api::WhyInfo why_info(const Snapshot& snapshot, const Settings& settings, const SlurmJob& job,
-                      WallTime now) {
+api::WhyInfo why_info(const Snapshot& snapshot, const SiteSettings& settings, const SlurmJob& job,
+                      WallTime now, const std::string& too_much) {
   api::WhyInfo why{.job_id = job.id,
                    .state = job.state,
                    .reason = job.reason,
@@ -261,10 +354,19 @@ api::WhyInfo why_info(const Snapshot& snapshot, const Settings& settings, const 
                    .earliest_start_ms = std::nullopt};
   if (!is_waiting(job)) {
     why.sentences.push_back(holds_gpus(job.state)
-                                ? fmt::format("Job {} is {}{}.", job.id, job.state,
+                                ? fmt::format("Job {} is {}{}.", id_text(job), job.state,
                                               job.nodes.empty() ? "" : " on " + job.nodes)
-                                : fmt::format("Job {} is over: {}.", job.id, job.state));
-    if (const auto node = escaped_on(job.admin_comment)) {
+                                : fmt::format("Job {} is over: {}.", id_text(job), job.state));
+    if (const auto node = remarked_on(job.admin_comment, Remark::broken_gpu)) {
+      why.sentences.push_back(fmt::format(
+          "A GPU that it held on {} broke: what ran there has to be started again.", *node));
+    }
+    if (const auto used = used_in(job.admin_comment)) {
+      why.sentences.push_back(fmt::format(
+          "It has used {}.{} s of GPU time and at most {} MiB.", used->gpu_time.value() / 1'000,
+          used->gpu_time.value() % 1'000 / 100, used->memory_peak / mib(1)));
+    }
+    if (const auto node = remarked_on(job.admin_comment, Remark::escape)) {
       why.sentences.push_back(fmt::format(
           "A process of it on {} used the GPU outside of its share: without the environment that "
           "its step was given, or where the node does not load aliquot_spank.so.",
@@ -272,10 +374,12 @@ api::WhyInfo why_info(const Snapshot& snapshot, const Settings& settings, const 
     }
     return why;
   }
-  // For a job without a time limit Slurm plans with a year: no estimate that helps anyone.
+  // For a job without a time limit Slurm plans with a year, and of one that is held (its priority
+  // is 0) it only knows when it may start: no estimates that help anyone.
   const WallTime start(job.start_s * 1'000);
-  if (start > now && start - now < days(300)) why.earliest_start_ms = start.ms();
-  if (auto sentence = reason_sentence(job); !sentence.empty()) {
+  if (start > now && start - now < days(300) && job.priority > 0)
+    why.earliest_start_ms = start.ms();
+  if (auto sentence = reason_sentence(snapshot, job, too_much); !sentence.empty()) {
     why.sentences.push_back(std::move(sentence));
   }
   if (about_room(job)) {

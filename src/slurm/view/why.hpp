@@ -18,10 +18,12 @@ namespace aliquot::slurm {
 // `7`, `7_3`, or `last`: the newest of this user.
 Result<SlurmJob> find_job(const Snapshot& snapshot, std::string_view id, std::uint32_t uid);
 
-api::WhyInfo why_info(const Snapshot& snapshot, const Settings& settings, const SlurmJob& job,
-                      WallTime now);
+// too_much: that the job wants more than its limits can ever give it (never_allowed, limits.hpp).
+api::WhyInfo why_info(const Snapshot& snapshot, const SiteSettings& settings, const SlurmJob& job,
+                      WallTime now, const std::string& too_much = {});
 
 // Slurm's word as a sentence, `Resources` and the like; empty where the GPUs tell more.
-std::string reason_sentence(const SlurmJob& job);
+std::string reason_sentence(const Snapshot& snapshot, const SlurmJob& job,
+                            const std::string& too_much = {});
 
 }  // namespace aliquot::slurm

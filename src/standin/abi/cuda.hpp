@@ -10,31 +10,15 @@
 namespace aliquot::standin {
 
 using CUresult = int;
-inline constexpr CUresult kSuccess = 0;
-inline constexpr CUresult kInvalidValue = 1;
-inline constexpr CUresult kOutOfMemory = 2;
-inline constexpr CUresult kNotInitialized = 3;
-inline constexpr CUresult kNoDevice = 100;
-inline constexpr CUresult kInvalidDevice = 101;
-inline constexpr CUresult kInvalidImage = 200;
-inline constexpr CUresult kDeviceUnavailable = 46;
-inline constexpr CUresult kInvalidContext = 201;
-inline constexpr CUresult kFileNotFound = 301;
-inline constexpr CUresult kOperatingSystem = 304;
-inline constexpr CUresult kInvalidHandle = 400;
-inline constexpr CUresult kIllegalState = 401;
-inline constexpr CUresult kNotFound = 500;
-inline constexpr CUresult kNotReady = 600;
-inline constexpr CUresult kIllegalAddress = 700;
-inline constexpr CUresult kPrimaryContextActive = 708;
-inline constexpr CUresult kNotPermitted = 800;
-inline constexpr CUresult kNotSupported = 801;
-inline constexpr CUresult kMpsConnectionFailed = 805;
-inline constexpr CUresult kMpsRpcFailure = 806;
-inline constexpr CUresult kMpsMaxClientsReached = 808;
-inline constexpr CUresult kCaptureUnsupported = 900;
-inline constexpr CUresult kCaptureInvalidated = 901;
-inline constexpr CUresult kUnknown = 999;
+inline constexpr CUresult kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3,
+                          kNoDevice = 100, kInvalidDevice = 101, kInvalidImage = 200,
+                          kDeviceUnavailable = 46, kInvalidContext = 201, kFileNotFound = 301,
+                          kOperatingSystem = 304, kInvalidHandle = 400, kIllegalState = 401,
+                          kNotFound = 500, kNotReady = 600, kIllegalAddress = 700,
+                          kPrimaryContextActive = 708, kNotPermitted = 800, kNotSupported = 801,
+                          kMpsConnectionFailed = 805, kMpsRpcFailure = 806,
+                          kMpsMaxClientsReached = 808, kCaptureUnsupported = 900,
+                          kCaptureInvalidated = 901, kUnknown = 999;
 
 using CUdevice = int;
 using CUdeviceptr = unsigned long long;

@@ -7,17 +7,10 @@
 namespace aliquot::standin {
 
 using nvmlReturn = int;
-inline constexpr nvmlReturn kNvmlSuccess = 0;
-inline constexpr nvmlReturn kNvmlUninitialized = 1;
-inline constexpr nvmlReturn kNvmlInvalidArgument = 2;
-inline constexpr nvmlReturn kNvmlNotSupported = 3;
-inline constexpr nvmlReturn kNvmlNoPermission = 4;
-inline constexpr nvmlReturn kNvmlNotFound = 6;
-inline constexpr nvmlReturn kNvmlInsufficientSize = 7;
-inline constexpr nvmlReturn kNvmlDriverNotLoaded = 9;
-inline constexpr nvmlReturn kNvmlTimeout = 10;
-inline constexpr nvmlReturn kNvmlGpuLost = 15;
-inline constexpr nvmlReturn kNvmlVersionMismatch = 25;
+inline constexpr nvmlReturn kNvmlSuccess = 0, kNvmlUninitialized = 1, kNvmlInvalidArgument = 2,
+                            kNvmlNotSupported = 3, kNvmlNoPermission = 4, kNvmlNotFound = 6,
+                            kNvmlInsufficientSize = 7, kNvmlDriverNotLoaded = 9, kNvmlTimeout = 10,
+                            kNvmlGpuLost = 15, kNvmlVersionMismatch = 25;
 
 struct NvmlDevice;
 using nvmlDevice = NvmlDevice*;

@@ -27,19 +27,7 @@ constexpr char kUsage[] =
     "  compute-mode GPU MODE  0 default, 2 prohibited, 3 exclusive process\n"
     "The machine is that of ALIQUOT_STANDIN_STATE.\n";
 
-const char* kind_name(Kind kind) {
-  switch (kind) {
-    case Kind::plain:
-      return "plain";
-    case Kind::client:
-      return "client";
-    case Kind::server:
-      return "server";
-    case Kind::free:
-      break;
-  }
-  return "free";
-}
+constexpr const char* kKinds[] = {"free", "plain", "client", "server"};  // as Kind has them
 
 int show(State& state) {
   const State::Guard guard(state);
@@ -61,12 +49,12 @@ int show(State& state) {
     for (unsigned g = 0; g < state.gpu_count(); ++g) {
       if (p.bytes[g] == 0 && p.parked[g] == 0) continue;
       const ClientUse& use = state.gpu(g).compute.use[slot];
-      const int server = p.kind == Kind::client ? state.process(p.server).pid : 0;
+      const int server = p.kind == Kind::client ? state.pid_of(p.server) : 0;
       std::printf(
           "pid=%d gpu=%u kind=%s uid=%u server=%d bytes=%lu gpu_ms=%.1f sm_ms=%.1f fault=%d "
           "name=%s\n",
-          p.pid, g, kind_name(p.kind), p.uid, server, p.bytes[g], use.busy / 1e6, use.sm / 1e6,
-          p.fault, p.name);
+          state.pid_of(static_cast<int>(slot)), g, kKinds[static_cast<unsigned>(p.kind)], p.uid,
+          server, p.bytes[g], use.busy / 1e6, use.sm / 1e6, p.fault, p.name);
     }
   }
   return 0;

@@ -42,6 +42,15 @@ CUresult check_device(CUdevice device) {
 // A fault leaves contexts that can only be destroyed: no health check on the way out.
 bool started() { return Driver::instance().ready() != kNotInitialized; }
 
+template <class End>
+CUresult end_primary(CUdevice device, End end) {
+  if (!started()) return kNotInitialized;
+  Driver& driver = Driver::instance();
+  if (!driver.is_device(device)) return kInvalidDevice;
+  const std::lock_guard lock(driver.mutex);
+  return end(driver, driver.primaries[driver.gpu_of(device)]);
+}
+
 }  // namespace
 
 CU_API cuCtxCreate_v2(CUcontext* out, unsigned flags, CUdevice device) {
@@ -174,31 +183,25 @@ CU_API cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice device) {
 }
 
 CU_API cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-  if (!started()) return kNotInitialized;
-  Driver& driver = Driver::instance();
-  if (!driver.is_device(device)) return kInvalidDevice;
-  const std::lock_guard lock(driver.mutex);
-  auto& primary = driver.primaries[driver.gpu_of(device)];
-  if (primary.context == nullptr) return kInvalidContext;
-  if (--primary.references > 0) return kSuccess;
-  // The handle stays valid for a later retain as far as a program can tell: its thread just has no
-  // context.
-  driver.destroy_context(primary.context);
-  primary.context = nullptr;
-  return kSuccess;
+  return end_primary(device, [](Driver& driver, auto& primary) {
+    if (primary.context == nullptr) return kInvalidContext;
+    if (--primary.references > 0) return kSuccess;
+    // The handle stays valid for a later retain as far as a program can tell: its thread just has
+    // no context.
+    driver.destroy_context(primary.context);
+    primary.context = nullptr;
+    return kSuccess;
+  });
 }
 
 CU_API cuDevicePrimaryCtxRelease(CUdevice device) { return cuDevicePrimaryCtxRelease_v2(device); }
 
 CU_API cuDevicePrimaryCtxReset_v2(CUdevice device) {
-  if (!started()) return kNotInitialized;
-  Driver& driver = Driver::instance();
-  if (!driver.is_device(device)) return kInvalidDevice;
-  const std::lock_guard lock(driver.mutex);
-  auto& primary = driver.primaries[driver.gpu_of(device)];
-  if (primary.context != nullptr) driver.destroy_context(primary.context);
-  primary = {};
-  return kSuccess;
+  return end_primary(device, [](Driver& driver, auto& primary) {
+    if (primary.context != nullptr) driver.destroy_context(primary.context);
+    primary = {};
+    return kSuccess;
+  });
 }
 
 CU_API cuDevicePrimaryCtxReset(CUdevice device) { return cuDevicePrimaryCtxReset_v2(device); }

@@ -21,7 +21,6 @@ namespace {
 constexpr std::uint64_t kHidden = 8ULL << 20;
 
 bool forked = false;
-thread_local bool per_thread_default = false;
 
 void after_fork() {
   forked = true;
@@ -47,10 +46,6 @@ std::vector<Context*>& context_stack() {
   static thread_local std::vector<Context*> stack;
   return stack;
 }
-
-PerThreadDefault::PerThreadDefault() { per_thread_default = true; }
-PerThreadDefault::~PerThreadDefault() { per_thread_default = false; }
-bool PerThreadDefault::active() { return per_thread_default; }
 
 CUresult Driver::init() {
   if (forked) return kNotInitialized;

@@ -109,11 +109,14 @@ std::vector<Context*>& context_stack();
 // While one lives, stream 0 means the thread's own stream.
 class PerThreadDefault {
  public:
-  PerThreadDefault();
-  ~PerThreadDefault();
+  PerThreadDefault() { active_ = true; }
+  ~PerThreadDefault() { active_ = false; }
   PerThreadDefault(const PerThreadDefault&) = delete;
   PerThreadDefault& operator=(const PerThreadDefault&) = delete;
-  static bool active();
+  static bool active() { return active_; }
+
+ private:
+  static inline thread_local bool active_ = false;
 };
 
 template <class Handle, class Value>

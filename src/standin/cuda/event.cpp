@@ -39,6 +39,13 @@ double time_of(const Event& event) {
   return probe_time(compute, event.lane->lane, event.probe);
 }
 
+template <class Use>
+CUresult on_stream(CUstream stream, Use use) {
+  Stream* s = nullptr;
+  if (const CUresult r = resolve_stream(stream, &s); r != kSuccess) return r;
+  return use(s);
+}
+
 CUresult record(CUevent event, CUstream stream) {
   Stream* s = nullptr;
   if (const CUresult r = resolve_stream(stream, &s); r != kSuccess) return r;
@@ -79,46 +86,32 @@ CU_API cuStreamDestroy_v2(CUstream stream) {
 }
 
 CU_API_STREAM(cuStreamSynchronize, _ptsz, (CUstream stream), (stream)) {
-  Stream* s = nullptr;
-  if (const CUresult r = resolve_stream(stream, &s); r != kSuccess) return r;
-  return synchronize(s);
+  return on_stream(stream, synchronize);
 }
 
 CU_API_STREAM(cuStreamQuery, _ptsz, (CUstream stream), (stream)) {
-  Stream* s = nullptr;
-  if (const CUresult r = resolve_stream(stream, &s); r != kSuccess) return r;
-  return drained(s) ? kSuccess : kNotReady;
+  return on_stream(stream, [](Stream* s) { return drained(s) ? kSuccess : kNotReady; });
 }
 
 CU_API_STREAM(cuStreamWaitEvent, _ptsz, (CUstream stream, CUevent event, unsigned),
               (stream, event, 0U)) {
-  Stream* s = nullptr;
-  if (const CUresult r = resolve_stream(stream, &s); r != kSuccess) return r;
-  return event == nullptr ? kInvalidHandle : kSuccess;
+  return on_stream(stream, [=](Stream*) { return event == nullptr ? kInvalidHandle : kSuccess; });
 }
 
 CU_API_STREAM(cuStreamGetFlags, _ptsz, (CUstream stream, unsigned* flags), (stream, flags)) {
-  Stream* s = nullptr;
-  if (const CUresult r = resolve_stream(stream, &s); r != kSuccess) return r;
-  return give(flags, s->flags);
+  return on_stream(stream, [=](Stream* s) { return give(flags, s->flags); });
 }
 
 CU_API_STREAM(cuStreamGetPriority, _ptsz, (CUstream stream, int* priority), (stream, priority)) {
-  Stream* s = nullptr;
-  if (const CUresult r = resolve_stream(stream, &s); r != kSuccess) return r;
-  return give(priority, s->priority);
+  return on_stream(stream, [=](Stream* s) { return give(priority, s->priority); });
 }
 
 CU_API_STREAM(cuStreamGetCtx, _ptsz, (CUstream stream, CUcontext* context), (stream, context)) {
-  Stream* s = nullptr;
-  if (const CUresult r = resolve_stream(stream, &s); r != kSuccess) return r;
-  return give(context, s->context);
+  return on_stream(stream, [=](Stream* s) { return give(context, s->context); });
 }
 
 CU_API_STREAM(cuStreamGetDevice, _ptsz, (CUstream stream, CUdevice* device), (stream, device)) {
-  Stream* s = nullptr;
-  if (const CUresult r = resolve_stream(stream, &s); r != kSuccess) return r;
-  return give(device, s->context->device);
+  return on_stream(stream, [=](Stream* s) { return give(device, s->context->device); });
 }
 
 CU_API_STREAM(cuLaunchHostFunc, _ptsz, (CUstream stream, CUhostFn function, void* data),

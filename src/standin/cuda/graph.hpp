@@ -10,16 +10,8 @@
 
 namespace aliquot::standin {
 
-enum class NodeType : int {
-  kernel = 0,
-  memcpy = 1,
-  memset = 2,
-  host = 3,
-  graph = 4,
-  empty = 5,
-  allocate = 10,
-  free = 11
-};
+// Numbered as the driver does.
+enum class NodeType : int { kernel, memcpy, memset, host, graph, empty, allocate = 10, free };
 
 struct GraphNode {
   NodeType type;

@@ -35,7 +35,8 @@ ExitCode Load::run() {
   if (const ExitCode e = take_memory(); e != ExitCode::ok) return e;
   if (options_.verify)
     if (const ExitCode e = verify(); e != ExitCode::ok) return e;
-  if (const ExitCode e = compute(); e != ExitCode::ok) return e;
+  const ExitCode computed = options_.kernels != 0 ? compute_fixed() : compute();
+  if (computed != ExitCode::ok) return computed;
   return options_.fault ? fault() : ExitCode::ok;
 }
 
@@ -210,6 +211,25 @@ ExitCode Load::compute() {
     if (const CUresult r = settle(slot); r != kSuccess) return failed("computing", r);
   report_.wall_seconds = since(begin);
   return ExitCode::ok;
+}
+
+// What it gets done does not depend on what it gets: its time does.
+ExitCode Load::compute_fixed() {
+  const auto begin = Clock::now();
+  CUevent done = nullptr;
+  CUresult r = api_.event_create(&done, kBlockingSync);
+  while (r == kSuccess && report_.kernels < options_.kernels) {
+    const auto launched = Clock::now();
+    r = spin(options_.iterations);
+    if (r == kSuccess) r = api_.event_record(done, nullptr);
+    if (r == kSuccess) r = api_.event_synchronize(done);
+    report_.gpu_seconds += since(launched);
+    report_.iterations += options_.iterations;
+    ++report_.kernels;
+    std::this_thread::sleep_for(std::chrono::duration<double>(options_.pause));
+  }
+  report_.wall_seconds = since(begin);
+  return r == kSuccess ? ExitCode::ok : failed("computing", r);
 }
 
 // y = 2 x + y on both ends of every piece, checked on the host.

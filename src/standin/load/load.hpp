@@ -19,7 +19,7 @@ struct Report {
   unsigned pieces = 0;
   std::uint64_t kernels = 0;
   std::uint64_t iterations = 0;  // of all kernels together
-  double gpu_seconds = 0;        // between events around them
+  double gpu_seconds = 0;  // between events around them; with a fixed amount, waiting included
   double wall_seconds = 0;
   std::string verified = "no";
   std::string error;
@@ -35,6 +35,7 @@ class Load {
   ExitCode open();
   ExitCode take_memory();
   ExitCode compute();
+  ExitCode compute_fixed();
   ExitCode verify();
   ExitCode fault();
 

@@ -58,6 +58,8 @@ const char* help_text() {
          "is no error\n"
          "  --seconds S      keep the memory and compute for that long (0)\n"
          "  --busy P%        compute that part of the time; 0% only keeps the memory (100%)\n"
+         "  --kernels N      compute N kernels, however long it takes: say their --iterations too\n"
+         "  --pause MS       with --kernels: rest so many milliseconds behind each (0)\n"
          "  --iterations N   size of one kernel (as many as take about 2 ms)\n"
          "  --blocks N       blocks of one kernel (as many as fill the GPU)\n"
          "  --verify         write, compute on and read back a little of every piece\n"
@@ -78,6 +80,8 @@ std::optional<Options> parse_options(int argc, char** argv) {
     grow,
     seconds,
     busy,
+    kernels,
+    pause,
     iterations,
     blocks,
     verify,
@@ -92,6 +96,8 @@ std::optional<Options> parse_options(int argc, char** argv) {
                                  {"grow", no_argument, nullptr, grow},
                                  {"seconds", required_argument, nullptr, seconds},
                                  {"busy", required_argument, nullptr, busy},
+                                 {"kernels", required_argument, nullptr, kernels},
+                                 {"pause", required_argument, nullptr, pause},
                                  {"iterations", required_argument, nullptr, iterations},
                                  {"blocks", required_argument, nullptr, blocks},
                                  {"verify", no_argument, nullptr, verify},
@@ -129,6 +135,16 @@ std::optional<Options> parse_options(int argc, char** argv) {
         if (end == optarg || (*end != '\0' && *end != '%') || o.busy < 0 || o.busy > 1)
           return complain("--busy", optarg, "a percentage from 0% to 100%");
         break;
+      case kernels:
+        o.kernels = std::strtoull(optarg, &end, 10);
+        if (end == optarg || *end != '\0' || *optarg == '-' || o.kernels == 0)
+          return complain("--kernels", optarg, "a number of kernels");
+        break;
+      case pause:
+        o.pause = std::strtod(optarg, &end) / 1000;
+        if (end == optarg || *end != '\0' || !(o.pause >= 0))
+          return complain("--pause", optarg, "a number of milliseconds");
+        break;
       case iterations:
         o.iterations = std::strtoull(optarg, nullptr, 10);
         break;
@@ -158,6 +174,16 @@ std::optional<Options> parse_options(int argc, char** argv) {
   }
   if (optind < argc) {
     std::fprintf(stderr, "aliquot-load: '%s' is not an option; try --help\n", argv[optind]);
+    return std::nullopt;
+  }
+  if (o.kernels != 0 && (o.iterations == 0 || o.seconds != 0 || o.busy != 1)) {
+    std::fprintf(stderr,
+                 "aliquot-load: --kernels is a fixed amount of work: say --iterations with it, and "
+                 "neither --seconds nor --busy\n");
+    return std::nullopt;
+  }
+  if (o.pause != 0 && o.kernels == 0) {
+    std::fprintf(stderr, "aliquot-load: --pause goes with --kernels\n");
     return std::nullopt;
   }
   return o;

@@ -23,7 +23,9 @@ struct Options {
   std::uint64_t step = 64ULL << 20;
   std::string kind = "alloc";
   double seconds = 0;
-  double busy = 1;  // fraction of the time with work enqueued; 0 = only hold the memory
+  double busy = 1;            // fraction of the time with work enqueued; 0 = only hold the memory
+  std::uint64_t kernels = 0;  // a fixed amount of work instead of a time
+  double pause = 0;           // seconds of rest behind each of them
   std::uint64_t iterations = 0;  // per kernel; 0 = as many as take about 2 ms
   unsigned blocks = 0;           // per kernel; 0 = fill the GPU
   bool grow = false;

@@ -115,23 +115,8 @@ std::uint64_t parse_size(std::string_view text) {
   std::string_view unit(end, static_cast<std::size_t>(text.end() - end));
   if (unit.size() == 2 && (unit[1] == 'B' || unit[1] == 'b')) unit.remove_suffix(1);
   if (unit.empty()) return number;
-  if (unit.size() != 1) return 0;
-  switch (unit[0]) {
-    case 'K':
-    case 'k':
-      return number << 10;
-    case 'M':
-    case 'm':
-      return number << 20;
-    case 'G':
-    case 'g':
-      return number << 30;
-    case 'T':
-    case 't':
-      return number << 40;
-    default:
-      return 0;
-  }
+  const auto place = std::string_view("KkMmGgTt").find(unit[0]);
+  return unit.size() == 1 && place != std::string_view::npos ? number << 10 * (place / 2 + 1) : 0;
 }
 
 }  // namespace aliquot::standin

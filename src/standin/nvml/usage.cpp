@@ -37,7 +37,8 @@ nvmlReturn list(nvmlDevice device, unsigned* count, Info* infos, bool clients_on
     const Process& p = s.process(slot);
     if (!uses(p, gpu) || (clients_only && p.kind != Kind::client)) continue;
     Info info{};
-    info.pid = static_cast<unsigned>(p.pid);
+    info.pid = static_cast<unsigned>(s.pid_of(slot));
+    if (info.pid == 0) continue;
     info.usedGpuMemory = s.attributed(slot, gpu);
     if constexpr (requires { info.gpuInstanceId; })
       info.gpuInstanceId = info.computeInstanceId = kNvmlNoInstance;
@@ -154,7 +155,8 @@ NVML_API nvmlDeviceGetProcessUtilization(nvmlDevice device, nvmlProcessUtilizati
     const Process& p = s.data().processes[slot];
     if (p.kind == Kind::client || !uses(p, gpu) || since >= now) continue;
     const unsigned sm = percent(used[slot]);
-    found.push_back({static_cast<unsigned>(p.pid), now, sm, sm / 2, 0, 0});
+    const auto pid = static_cast<unsigned>(s.pid_of(static_cast<int>(slot)));
+    if (pid != 0) found.push_back({pid, now, sm, sm / 2, 0, 0});
   }
   const bool fits = out != nullptr && found.size() <= *count;
   if (fits) std::copy(found.begin(), found.end(), out);

@@ -38,6 +38,11 @@ Settings read_settings() {
   Settings s;
   if (const char* path = std::getenv("ALIQUOT_STANDIN_STATE"); path != nullptr && *path != '\0') {
     s.path = path;
+    // The nodes of a Slurm on one machine have one each.
+    const char* node = std::getenv("SLURMD_NODENAME");
+    if (const auto at = s.path.find("%n"); at != std::string::npos && node != nullptr) {
+      s.path.replace(at, 2, node);
+    }
   } else {
     s.path = "/dev/shm/aliquot-standin-" + std::to_string(geteuid());
     s.own_default = true;
@@ -264,11 +269,16 @@ void State::retire(int slot) {
   p.generation = generation;
 }
 
-bool State::alive(int slot) {
+// What this program enlisted, and not the one that was in the process before it.
+bool State::is_own(int slot) {
   const Process& p = process(slot);
-  if (p.kind == Kind::free) return false;
-  // A process never conflicts with its own lock: ask whether it is still the same program.
-  if (p.pid == getpid() && p.start_time == own_start_time()) return p.image == own_image();
+  return p.pid == getpid() && p.start_time == own_start_time() && p.image == own_image();
+}
+
+bool State::alive(int slot) {
+  if (process(slot).kind == Kind::free) return false;
+  // A process never conflicts with its own lock.
+  if (is_own(slot)) return true;
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
@@ -295,12 +305,25 @@ void State::reap() {
   reap_shared();
 }
 
+int State::pid_of(int slot) {
+  if (is_own(slot)) return getpid();
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = slot;
+  lock.l_len = 1;
+  // The kernel says who holds a lock in the numbers of who asks.
+  if (fcntl(fd_, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK)
+    return lock.l_pid > 0 ? lock.l_pid : 0;
+  return process(slot).pid;
+}
+
 int State::find_pid(int pid) {
   int found = -1;
   for (int slot = 0; slot < static_cast<int>(kMaxProcesses); ++slot) {
     const Process& p = process(slot);
     // After exec an earlier program of the same process may still be leaving.
-    if (p.kind != Kind::free && p.pid == pid && (found < 0 || p.left == 0)) found = slot;
+    if (p.kind != Kind::free && pid_of(slot) == pid && (found < 0 || p.left == 0)) found = slot;
   }
   return found;
 }

@@ -56,6 +56,9 @@ class State {
   void retire(int slot);
   void reap();
   [[nodiscard]] bool alive(int slot);
+  // The number that the process has here: in another container it may call itself 1, too. 0 where
+  // it cannot be seen from here.
+  [[nodiscard]] int pid_of(int slot);
   [[nodiscard]] int find_pid(int pid);
   // Whether its compute mode lets this process, or a server that is none yet (-1), use the GPU: an
   // exclusive one has one process, or one MPS server, whose clients do not count.
@@ -97,6 +100,8 @@ class State {
   void mourn(int slot);
   [[nodiscard]] std::string holders_of(std::uint64_t number) const;
   void reap_shared();
+  [[nodiscard]] bool is_own(int slot);
+
   State(Layout* layout, int fd, std::string path)
       : layout_(layout), fd_(fd), path_(std::move(path)) {}
 

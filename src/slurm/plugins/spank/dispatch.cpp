@@ -31,11 +31,10 @@ extern "C" int slurm_spank_init_post_opt(spank_t handle, int argc, char** argv) 
   switch (spank_context()) {
     case S_CTX_LOCAL:
     case S_CTX_ALLOCATOR:
-      check_request();
-      hand_over_words(handle, read_settings(argc, argv));
+      hand_over_words(handle, read_options(argc, argv));
       break;
     case S_CTX_REMOTE:
-      enter_step(handle, read_settings(argc, argv));
+      enter_step(handle, read_options(argc, argv));
       break;
     default:
       break;
@@ -43,13 +42,13 @@ extern "C" int slurm_spank_init_post_opt(spank_t handle, int argc, char** argv) 
   return ESPANK_SUCCESS;
 }
 
-extern "C" int slurm_spank_user_init(spank_t handle, int argc, char** argv) {
-  if (spank_context() == S_CTX_REMOTE) begin_tasks(handle, read_settings(argc, argv));
+extern "C" int slurm_spank_user_init(spank_t handle, int, char**) {
+  if (spank_context() == S_CTX_REMOTE) go_on(handle, &Step::begin_tasks);
   return ESPANK_SUCCESS;
 }
 
-extern "C" int slurm_spank_task_post_fork(spank_t handle, int argc, char** argv) {
-  if (spank_context() == S_CTX_REMOTE) settle_tasks(handle, read_settings(argc, argv));
+extern "C" int slurm_spank_task_post_fork(spank_t handle, int, char**) {
+  if (spank_context() == S_CTX_REMOTE) go_on(handle, &Step::settle_tasks);
   return ESPANK_SUCCESS;
 }
 
@@ -58,7 +57,7 @@ extern "C" int slurm_spank_task_init(spank_t handle, int, char**) {
   return ESPANK_SUCCESS;
 }
 
-extern "C" int slurm_spank_exit(spank_t handle, int argc, char** argv) {
-  if (spank_context() == S_CTX_REMOTE) leave_step(handle, read_settings(argc, argv));
+extern "C" int slurm_spank_exit(spank_t handle, int, char**) {
+  if (spank_context() == S_CTX_REMOTE) go_on(handle, &Step::leave);
   return ESPANK_SUCCESS;
 }

@@ -5,26 +5,12 @@
 #include <slurm/slurm_errno.h>
 
 #include <cerrno>
-#include <type_traits>
 
 #include "slurm/plugins/job_number.hpp"
 #include "slurm/plugins/spank/plugin.hpp"
 
 namespace aliquot::spank {
 namespace {
-
-// A job is named by its number, since 26.05 by what names a step as well.
-template <class Call>
-int requeue(Call* call, std::uint32_t job) {
-  if constexpr (std::is_invocable_v<Call*, std::uint32_t, std::uint32_t>) {
-    return call(job, 0);
-  } else {
-    slurm_step_id_t all{};
-    all.job_id = job;
-    all.step_id = all.step_het_comp = NO_VAL;
-    return call(all, 0);
-  }
-}
 
 bool allow_requeue(std::uint32_t job, bool allow) {
   job_desc_msg_t change;
@@ -34,18 +20,19 @@ bool allow_requeue(std::uint32_t job, bool allow) {
   return slurm_update_job(&change) == SLURM_SUCCESS;
 }
 
-// Who did not get through to slurmctld can try again; what it answers, or what keeps the two from
-// understanding each other (a version, a key), stays as it is.
+// Whether slurmctld was not reached, so that it helps to try again. What it answers, or what keeps
+// the two from understanding each other (a version, a key), stays as it is.
 bool is_away(int error) {
   const auto among = [&](int first, int last) { return error >= first && error <= last; };
   constexpr int kLastOfTheSystems = 999;
-  constexpr int kSocketErrors = 100;
+  // In every version these hundreds have such errors alone, by whatever names.
+  constexpr int kSlurmctldErrors = 1'800;
+  constexpr int kSocketErrors = 5'000;
+  constexpr int kWidth = 100;
   return among(1, kLastOfTheSystems) || error == ESLURM_IN_STANDBY_MODE ||
          among(SLURM_COMMUNICATIONS_CONNECTION_ERROR, SLURM_COMMUNICATIONS_SHUTDOWN_ERROR) ||
-         among(SLURMCTLD_COMMUNICATIONS_CONNECTION_ERROR,
-               SLURMCTLD_COMMUNICATIONS_SHUTDOWN_ERROR) ||
-         among(SLURM_PROTOCOL_SOCKET_IMPL_ZERO_RECV_LENGTH,
-               SLURM_PROTOCOL_SOCKET_IMPL_ZERO_RECV_LENGTH + kSocketErrors - 1);
+         among(kSlurmctldErrors, kSlurmctldErrors + kWidth - 1) ||
+         among(kSocketErrors, kSocketErrors + kWidth - 1);
 }
 
 GivenBack outcome(int error) {
@@ -60,13 +47,13 @@ GivenBack outcome(int error) {
 }
 
 GivenBack requeue_once(std::uint32_t job) {
-  if (requeue(slurm_requeue, job) == SLURM_SUCCESS) return GivenBack::queued;
+  if (slurm_requeue(slurm_plugin::JobNumber{job}, 0) == SLURM_SUCCESS) return GivenBack::queued;
   return outcome(errno);
 }
 
 }  // namespace
 
-std::optional<bool> takes_jobs(const std::string& node) {
+std::optional<bool> SlurmController::takes_jobs(const std::string& node) {
   node_info_msg_t* message = nullptr;
   std::string name = node;
   if (slurm_load_node_single(&message, name.data(), SHOW_ALL) != SLURM_SUCCESS) {
@@ -83,7 +70,7 @@ std::optional<bool> takes_jobs(const std::string& node) {
   return takes;
 }
 
-void drain_node(const std::string& node, const char* why) {
+void SlurmController::drain(const std::string& node, const char* why) {
   update_node_msg_t change;
   slurm_init_update_node_msg(&change);
   std::string name = node;
@@ -95,9 +82,9 @@ void drain_node(const std::string& node, const char* why) {
   say("cannot drain node %s: %s", node.c_str(), slurm_strerror(errno));
 }
 
-// --no-requeue is that nothing of the job is to run twice: where nothing of it has run it may still
-// start elsewhere, and is then as it was.
-GivenBack give_back(std::uint32_t job, bool began) {
+// --no-requeue means that nothing of the job may run twice. Where nothing of it has run, it may
+// still start elsewhere; then the option is as it was.
+GivenBack SlurmController::give_back(std::uint32_t job, bool began) {
   const GivenBack given = requeue_once(job);
   if (given != GivenBack::not_wanted || began) return given;
   if (!allow_requeue(job, true)) {

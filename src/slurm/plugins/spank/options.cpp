@@ -2,6 +2,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
 #include "slurm/plugins/spank/plugin.hpp"
 
@@ -11,9 +12,11 @@ namespace {
 // Slurm hands the values on by itself, as _SLURM_SPANK_OPTION_aliquot_gpu_mem: job_submit.lua reads
 // them there. Here they only have to be there at all.
 bool asked = false;
+std::string values[2];  // of --gpu-mem and --gpu-share
 
-int take(int, const char* value, int remote) {
+int take(int option, const char* value, int remote) {
   asked |= remote == 0;
+  if (value != nullptr) values[option] = value;
   if (value != nullptr && *value != '\0') return ESPANK_SUCCESS;
   say("the option wants a value, such as --gpu-mem=8G or --gpu-share=25%%");
   return ESPANK_BAD_ARG;
@@ -29,7 +32,7 @@ char gpu_share_usage[] = "part of one GPU's compute for the job, such as 25%; me
 
 spank_option options[] = {
     {gpu_mem_name, gpu_mem_argument, gpu_mem_usage, 1, 0, take},
-    {gpu_share_name, gpu_share_argument, gpu_share_usage, 1, 0, take},
+    {gpu_share_name, gpu_share_argument, gpu_share_usage, 1, 1, take},
 };
 
 }  // namespace
@@ -44,26 +47,39 @@ void register_options(spank_t handle) {
 
 bool asked_for_a_share() { return asked; }
 
-Settings read_settings(int argc, char** argv) {
-  Settings settings;
+const std::string& value_of(std::string_view option) {
+  return values[option == gpu_share_name ? 1 : 0];
+}
+
+PluginOptions read_options(int argc, char** argv) {
+  PluginOptions read;
   for (int i = 0; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word.starts_with("socket=")) {
-      settings.socket = word.substr(7);
+      read.socket = word.substr(7);
     } else if (word == "without=refuse" || word == "without=run") {
-      settings.refuse = word == "without=refuse";
+      read.refuse = word == "without=refuse";
     } else if (word.starts_with("timeout=")) {
-      settings.timeout_ms = std::atoi(argv[i] + 8);
+      const int timeout = std::atoi(argv[i] + 8);
+      if (timeout > 0) {
+        read.timeout_ms = timeout;
+      } else {
+        say("plugstack.conf: '%s' is no time: write so many milliseconds, such as timeout=15000",
+            argv[i]);
+      }
     } else if (word.starts_with("whole=")) {
-      settings.whole = word.substr(6);
+      read.whole = word.substr(6);
     } else if (word.starts_with("foreign=")) {
-      settings.foreign = word.substr(8);
+      read.foreign = word.substr(8);
+    } else if (word == "several=shards") {
+      read.several = true;
     } else {
-      say("plugstack.conf: what is '%s'? Use socket=, without=, timeout=, whole= and foreign=",
+      say("plugstack.conf: what is '%s'? Use socket=, without=, timeout=, whole=, foreign= and "
+          "several=",
           argv[i]);
     }
   }
-  return settings;
+  return read;
 }
 
 void say(const char* format, ...) {

@@ -1,36 +1,24 @@
-// In srun, sbatch and salloc: the job asks by `--gres=mps:25` or `-G 1` and books shards, but Slurm
-// repeats the words for each step, and a step that asks for what its job does not hold is refused.
-// So the words that become shards travel beside Slurm's, in the job's SPANK environment, where
-// job_submit.lua reads them; a step then simply has what its job has. SPANK has no call to take an
-// option back: it is done as Slurm's cli_filter plugins do it, with functions and a variable that
-// the commands export. Where those are missing nothing changes.
+// In srun, sbatch and salloc: hands words about GPUs to job_submit.lua in the job's SPANK
+// environment (handed_words.hpp). SPANK has no call to take an option back: it is done as Slurm's
+// cli_filter plugins do it, with functions and a variable that the commands export. Where those are
+// missing nothing changes.
 #include <dlfcn.h>
+#include <slurm/slurm.h>
 #include <slurm/slurm_version.h>
 #include <strings.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdlib>
+#include <optional>
 
+#include "slurm/plugins/job_number.hpp"
+#include "slurm/plugins/spank/handed_words.hpp"
 #include "slurm/plugins/spank/plugin.hpp"
+#include "slurm/plugins/spank/step_part.hpp"
 #include "slurm/slurm_version.hpp"
 
 namespace aliquot::spank {
 namespace {
 
-struct Option {
-  const char* name;
-  const char* word;  // in the job's environment
-  bool counts_gpus;
-};
-constexpr std::array kOptions{
-    Option{"gres", "ALIQUOT_GRES", true},
-    Option{"gpus", "ALIQUOT_GPUS", true},
-    Option{"gpus-per-node", "ALIQUOT_GPUS_PER_NODE", true},
-    Option{"gpus-per-task", "ALIQUOT_GPUS_PER_TASK", true},
-    Option{"cpus-per-gpu", "ALIQUOT_CPUS_PER_GPU", false},
-    Option{"mem-per-gpu", "ALIQUOT_MEM_PER_GPU", false},
-};
 // That the job's words were handed over, for the srun of a shell that salloc gives.
 constexpr const char* kHanded = "ALIQUOT_HANDED";
 // Where job_submit.lua books a whole GPU as all of its shards. If it does not, it hands the words
@@ -40,28 +28,34 @@ constexpr bool kWholeAsShards =
                                              slurm::kMixingFixed.patch);
 
 // The command's own options.
-class Options {
+class SlurmOptions final : public CommandOptions {
  public:
-  Options()
+  SlurmOptions()
       : all_(dlsym(RTLD_DEFAULT, "opt")),
         is_set_(find<IsSet>("slurm_option_isset")),
         get_(find<Get>("slurm_option_get")),
-        reset_(find<Reset>("slurm_option_reset")) {}
+        reset_(find<Reset>("slurm_option_reset")),
+        set_(find<Set>("slurm_option_set")) {}
 
   [[nodiscard]] bool known() const {
     return all_ != nullptr && is_set_ != nullptr && get_ != nullptr && reset_ != nullptr;
   }
-  [[nodiscard]] bool has(const char* name) const { return is_set_(all_, name); }
-  [[nodiscard]] std::string get(const char* name) const {
+  [[nodiscard]] bool has(const char* name) const override { return is_set_(all_, name); }
+  [[nodiscard]] std::string get(const char* name) const override {
     const char* text = has(name) ? get_(all_, name) : nullptr;
     return text == nullptr ? std::string() : text;
   }
   void reset(const char* name) const { reset_(all_, name); }
+  [[nodiscard]] bool can_set() const { return set_ != nullptr; }
+  void set(const char* name, const std::string& value) const {
+    set_(all_, name, value.c_str(), false);
+  }
 
  private:
   using IsSet = bool (*)(void*, const char*);
   using Get = char* (*)(void*, const char*);
   using Reset = bool (*)(void*, const char*);
+  using Set = int (*)(void*, const char*, const char*, bool);
   template <class Function>
   static Function find(const char* name) {
     return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
@@ -71,114 +65,90 @@ class Options {
   IsSet is_set_;
   Get get_;
   Reset reset_;
+  Set set_;
 };
 
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const auto end = std::min(text.find(separator, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
+// What Slurm repeats to every srun of a job from the job's own options.
+std::string repeated(const char* option) {
+  // Without the first SLURM_SPANK_ it is what this srun hands on.
+  const char* value =
+      std::getenv((std::string("SLURM_SPANK__SLURM_SPANK_OPTION_aliquot_") + option).c_str());
+  return value == nullptr ? "" : value;
+}
+
+StepWords step_words(const SlurmOptions& command) {
+  StepWords words;
+  if (value_of("gpu-mem") != repeated("gpu_mem")) words.gpu_mem = value_of("gpu-mem");
+  if (value_of("gpu-share") != repeated("gpu_share")) words.gpu_share = value_of("gpu-share");
+  words.gres = command.get("gres");
+  for (const char* name : {"gpus", "gpus-per-node", "gpus-per-task"}) {
+    const std::string text = command.get(name);
+    if (!text.empty()) words.gres += (words.gres.empty() ? "gpu:" : ",gpu:") + text;
   }
-  return parts;
+  return words;
 }
 
-std::string_view bare(std::string_view entry) {
-  for (const std::string_view prefix : {"gres/", "gres:"}) {
-    if (entry.starts_with(prefix)) entry.remove_prefix(prefix.size());
+// Nothing: slurmctld does not say.
+std::optional<JobShare> load_share(std::uint32_t job) {
+  job_info_msg_t* message = nullptr;
+  if (slurm_load_job(&message, slurm_plugin::JobNumber{job}, SHOW_DETAIL) != SLURM_SUCCESS) {
+    return std::nullopt;
   }
-  return entry;
-}
-
-bool begins(std::string_view entry, std::string_view name) {
-  return entry.size() >= name.size() && strncasecmp(entry.data(), name.data(), name.size()) == 0 &&
-         (entry.size() == name.size() || entry[name.size()] == ':' || entry[name.size()] == '=');
-}
-
-// `1`, `h200`, `h200:1`
-bool is_one(std::string_view count) {
-  const auto last = count.substr(count.find_last_of(":=") + 1);
-  return last == "1" || last.find_first_not_of("0123456789") != last.npos;
-}
-
-enum class Asked { nothing, share, one_gpu, other };
-
-Asked asked_in_gres(std::string_view text) {
-  Asked asked = Asked::nothing;
-  for (const auto each : split(text, ',')) {
-    const auto entry = bare(each);
-    if (begins(entry, "mps") || begins(entry, "shard")) return Asked::share;
-    if (!begins(entry, "gpu")) continue;
-    const bool one = entry.size() <= 4 || is_one(entry.substr(4));
-    asked = one && asked == Asked::nothing ? Asked::one_gpu : Asked::other;
+  std::optional<JobShare> share;
+  const auto text = [](const char* value) { return std::string(value == nullptr ? "" : value); };
+  for (std::uint32_t i = 0; i < message->record_count; ++i) {
+    const slurm_job_info_t& each = message->job_array[i];
+    if (each.job_id == job) share = read_share(text(each.admin_comment), text(each.tres_per_node));
   }
-  return asked;
+  slurm_free_job_info_msg(message);
+  return share;
 }
 
-Asked asked(const Options& options) {
-  // Slurm makes GPUs of these by itself; job_submit.lua leaves them to it, or refuses.
-  if (options.has("ntasks-per-gpu") || options.has("gpus-per-socket")) return Asked::other;
-  // Nor are these ours: each task's own GPU, the whole node, and what Slurm refuses.
-  const std::string tasks = options.get("ntasks");
-  if (options.has("gpus-per-task") && !tasks.empty() && tasks != "1") return Asked::other;
-  if (options.has("exclusive")) return Asked::other;
-  if (options.has("cpus-per-gpu") && options.has("cpus-per-task")) return Asked::other;
-  if (asked_for_a_share()) return Asked::share;
-  auto result = asked_in_gres(options.get("gres"));
-  for (const auto& option : kOptions) {
-    const auto text = options.get(option.name);
-    if (!option.counts_gpus || text.empty() || &option == &kOptions[0]) continue;
-    if (result == Asked::share) return result;
-    result = is_one(text) && result != Asked::other ? Asked::one_gpu : Asked::other;
-  }
-  return result;
-}
-
-// Whether all of the partitions are in the list; none named is the default one, which has a star.
-bool all_in(std::string_view list, std::string_view partitions) {
-  const auto names = split(list, ',');
-  return std::ranges::all_of(split(partitions, ','), [&](std::string_view partition) {
-    return std::ranges::any_of(names, [&](std::string_view name) {
-      const bool is_default = name.ends_with('*');
-      if (is_default) name.remove_suffix(1);
-      return !name.empty() && (partition.empty() ? is_default : name == partition);
-    });
-  });
-}
-
-// A step of a job that holds shards has what the job has, whatever it repeats.
-void take_back_words(const Options& options, const Settings& settings) {
+// A step of a job that holds shards has what the job has, or the part of it that it asks for.
+void settle_step(const SlurmOptions& command, const PluginOptions& plugin) {
   const char* partition = std::getenv("SLURM_JOB_PARTITION");
-  if (partition != nullptr && all_in(settings.foreign, partition)) return;
-  if (std::getenv("SLURM_SHARDS_ON_NODE") == nullptr && std::getenv(kHanded) == nullptr) return;
-  if (strcasecmp(options.get("gres").c_str(), "none") == 0) return;
-  for (const auto& option : kOptions) {
-    if (options.has(option.name)) options.reset(option.name);
+  if (partition != nullptr && all_in(plugin.foreign, partition)) return;
+  if (strcasecmp(command.get("gres").c_str(), "none") == 0) return;
+  StepPart part;
+  if (const StepWords words = step_words(command); !words.empty()) {
+    const auto job = load_share(static_cast<std::uint32_t>(std::atol(std::getenv("SLURM_JOB_ID"))));
+    if (!job) return;
+    part = step_part(*job, words);
+    if (part.refusal.empty() && part.shards > 0 && !command.can_set()) {
+      part.refusal = "this srun takes no part of a share: leave the words about GPUs away";
+    }
+    if (!part.refusal.empty()) {
+      say("%s", part.refusal.c_str());
+      std::exit(1);
+    }
+    if (job->shards == 0) return;  // Slurm's own affair
+  } else if (std::getenv("SLURM_SHARDS_ON_NODE") == nullptr && std::getenv(kHanded) == nullptr) {
+    return;
   }
+  for (const auto& option : kHandedOptions) {
+    if (command.has(option.name)) command.reset(option.name);
+  }
+  if (part.shards > 0) command.set("gres", "shard:" + std::to_string(part.shards));
 }
 
 }  // namespace
 
-void hand_over_words(spank_t handle, const Settings& settings) {
-  const Options options;
-  if (!options.known()) return;
+void hand_over_words(spank_t handle, const PluginOptions& plugin) {
+  const SlurmOptions command;
+  if (!command.known()) return;
   if (spank_context() == S_CTX_LOCAL && std::getenv("SLURM_JOB_ID") != nullptr) {
-    take_back_words(options, settings);
+    settle_step(command, plugin);
     return;
   }
-  const auto what = asked(options);
-  const std::string partitions = options.get("partition");
-  const bool as_shards = kWholeAsShards && !all_in(settings.whole, partitions);
-  if (all_in(settings.foreign, partitions) ||
-      (what != Asked::share && !(what == Asked::one_gpu && as_shards))) {
+  if (!books_shards(command, plugin, asked_for_a_share(), kWholeAsShards)) {
     unsetenv(kHanded);
     return;
   }
-  for (const auto& option : kOptions) {
-    const auto text = options.get(option.name);
+  for (const auto& option : kHandedOptions) {
+    const auto text = command.get(option.name);
     if (text.empty()) continue;
     if (spank_job_control_setenv(handle, option.word, text.c_str(), 1) != ESPANK_SUCCESS) return;
-    options.reset(option.name);
+    command.reset(option.name);
   }
   setenv(kHanded, "1", 1);
 }

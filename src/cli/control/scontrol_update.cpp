@@ -1,0 +1,199 @@
+#include "cli/control/scontrol_update.hpp"
+
+#include <array>
+
+#include "base/size.hpp"
+#include "base/slurm_time.hpp"
+#include "base/text.hpp"
+#include "cli/moment.hpp"
+#include "cli/view/json_writer.hpp"
+
+namespace aliquot::cli {
+namespace {
+
+using Code = Error::Code;
+
+// How a key's value becomes a field.
+enum class Kind { text, number, limit, moment, size, flag };
+struct Key {
+  std::string_view name;
+  std::string_view field;
+  Kind kind;
+};
+constexpr auto kKeys = std::to_array<Key>({
+    {"Account", "account", Kind::text},
+    {"ArrayTaskThrottle", "array_throttle", Kind::number},
+    {"Comment", "comment", Kind::text},
+    {"CPUsPerTask", "cpus_per_task", Kind::number},
+    {"Deadline", "deadline_ms", Kind::moment},
+    {"Dependency", "dependency", Kind::text},
+    {"Features", "constraint", Kind::text},
+    {"Gres", "gres", Kind::text},
+    {"JobName", "name", Kind::text},
+    {"MinMemoryNode", "memory", Kind::size},
+    {"MinMemoryCPU", "memory_per_cpu", Kind::size},
+    {"Name", "name", Kind::text},
+    {"Nice", "nice", Kind::number},
+    {"NumTasks", "ntasks", Kind::number},
+    {"Partition", "partition", Kind::text},
+    {"Priority", "priority", Kind::number},
+    {"QOS", "qos", Kind::text},
+    {"Requeue", "requeue", Kind::flag},
+    {"ReservationName", "reservation", Kind::text},
+    {"StartTime", "begin_ms", Kind::moment},
+    {"TimeLimit", "time_limit_ms", Kind::limit},
+    {"WCKey", "wckey", Kind::text},
+    {"GpuMem", "gpu_mem", Kind::text},
+    {"GpuShare", "gpu_share", Kind::text},
+});
+
+// Slurm takes keys cut short.
+const Key* find_key(std::string_view name) {
+  for (const auto& key : kKeys) {
+    if (name.size() >= 3 && name.size() <= key.name.size() &&
+        equals_ignoring_case(key.name.substr(0, name.size()), name)) {
+      return &key;
+    }
+  }
+  return nullptr;
+}
+
+Result<void> add_field(JsonWriter& json, const Key& key, std::string_view value, WallTime now) {
+  switch (key.kind) {
+    case Kind::text:
+      json.field(key.field, value);
+      return {};
+    case Kind::number:
+    case Kind::flag: {
+      const bool negative = value.starts_with('-');
+      const auto number = parse_digits(negative ? value.substr(1) : value);
+      if (!number) break;
+      if (key.kind == Kind::flag) {
+        json.field(key.field, *number != 0);
+      } else {
+        json.field(key.field, negative ? -*number : *number);
+      }
+      return {};
+    }
+    case Kind::limit: {
+      const auto limit = parse_time_limit(value);
+      if (!limit) break;
+      if (limit->length) {
+        json.field(key.field, limit->length->value());
+      } else {
+        json.key(key.field).null();
+      }
+      return {};
+    }
+    case Kind::moment: {
+      const auto moment = parse_moment(value, now, Tense::past);
+      if (!moment) break;
+      json.field(key.field, moment->ms());
+      return {};
+    }
+    case Kind::size: {
+      const auto size = parse_size(value);
+      if (!size) break;
+      json.field(key.field, size->value());
+      return {};
+    }
+  }
+  return fail(Code::invalid_argument, "Invalid {} value: {}", key.name, value);
+}
+
+struct KeyValue {
+  std::string_view key;
+  std::string_view value;
+};
+
+Result<KeyValue> split_word(std::string_view word) {
+  const auto equals = word.find('=');
+  if (equals == word.npos || equals == 0) {
+    return fail(Code::invalid_argument, "Invalid input: {}", word);
+  }
+  return KeyValue{word.substr(0, equals), word.substr(equals + 1)};
+}
+
+Result<NodeUpdate> parse_node(const std::vector<std::string_view>& words) {
+  NodeUpdate update;
+  bool stated = false;
+  for (const auto text : words) {
+    const auto [key, value] = TRY(split_word(text));
+    if (equals_ignoring_case(key, "NodeName")) {
+      update.name = value;
+    } else if (equals_ignoring_case(key, "Reason")) {
+      update.reason = value;
+    } else if (equals_ignoring_case(key, "State")) {
+      stated = true;
+      update.drain = equals_ignoring_case(value, "drain") || equals_ignoring_case(value, "down");
+      if (!update.drain && !equals_ignoring_case(value, "resume") &&
+          !equals_ignoring_case(value, "idle") && !equals_ignoring_case(value, "undrain")) {
+        return fail(Code::invalid_argument,
+                    "Invalid input: {}\nRequest aborted\nValid states are: DRAIN RESUME", text);
+      }
+    } else {
+      return fail(Code::invalid_argument, "Invalid input: {}\nRequest aborted", text);
+    }
+  }
+  if (!stated) return fail(Code::invalid_argument, "No changes specified");
+  if (update.drain && update.reason.empty()) {
+    return fail(Code::invalid_argument,
+                "You must specify a reason when DOWNING or DRAINING a node. Request denied");
+  }
+  return update;
+}
+
+Result<JobUpdate> parse_job(const std::vector<std::string_view>& words, WallTime now) {
+  JobUpdate update;
+  JsonWriter json;
+  json.begin_object();
+  bool changed = false;
+  for (const auto text : words) {
+    // `Nice` alone means `Nice=100`.
+    if (equals_ignoring_case(text, "Nice")) {
+      json.field("nice", 100);
+      changed = true;
+      continue;
+    }
+    const auto [key, value] = TRY(split_word(text));
+    if (equals_ignoring_case(key, "JobId")) {
+      for (const auto id : split(value, ',')) update.ids.emplace_back(id);
+      continue;
+    }
+    const auto* known = find_key(key);
+    if (known == nullptr) {
+      return fail(Code::invalid_argument,
+                  "Update of this parameter is not supported: {}\n"
+                  "Request aborted",
+                  text);
+    }
+    TRY(add_field(json, *known, value, now));
+    changed = true;
+  }
+  if (!changed) return fail(Code::invalid_argument, "No changes specified");
+  if (update.ids.empty()) return fail(Code::invalid_argument, "No job specification provided");
+  update.body = json.end_object().text();
+  return update;
+}
+
+}  // namespace
+
+Result<Update> parse_update(const std::vector<std::string_view>& words, WallTime now) {
+  Update update;
+  for (const auto word : words) {
+    const auto key = word.substr(0, word.find('='));
+    if (equals_ignoring_case(key, "NodeName")) {
+      update.nodes.push_back(TRY(parse_node(words)));
+      return update;
+    }
+    if (equals_ignoring_case(key, "JobId")) {
+      update.jobs.push_back(TRY(parse_job(words, now)));
+      return update;
+    }
+  }
+  return fail(Code::invalid_argument,
+              "No valid entity in update command\n"
+              "Input line must include \"NodeName\" or \"JobId\"");
+}
+
+}  // namespace aliquot::cli

@@ -1,0 +1,69 @@
+#include "cli/engine_choice.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/text.hpp"
+#include "cli/console.hpp"
+#include "sys/program.hpp"
+
+namespace aliquot::cli {
+
+Result<std::optional<Engine>> engine_asked() {
+  const char* value = std::getenv("ALIQUOT_ENGINE");
+  const std::string_view asked = value == nullptr ? "" : value;
+  if (asked.empty()) return std::optional<Engine>{};
+  if (asked == "slurm") return Engine::slurm;
+  if (asked == "embedded") return Engine::embedded;
+  return fail(Error::Code::invalid_argument, "ALIQUOT_ENGINE is {}: write slurm or embedded",
+              quote(asked));
+}
+
+std::string find_other_program(std::string_view name, std::string_view folders,
+                               const std::string& own) {
+  struct stat ours {};
+  const bool known = ::stat(own.c_str(), &ours) == 0;
+  for (const auto folder : split(folders, ':')) {
+    if (folder.empty()) continue;
+    const std::string path = fmt::format("{}/{}", folder, name);
+    struct stat found {};
+    if (::stat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode)) continue;
+    if (known && found.st_dev == ours.st_dev && found.st_ino == ours.st_ino) continue;
+    if (::access(path.c_str(), X_OK) == 0) return path;
+  }
+  return "";
+}
+
+int run_slurms(char** argv) {
+  const std::string name = argv[0];
+  const char* path = std::getenv("PATH");
+  const auto program = find_other_program(name, path == nullptr ? "/usr/bin:/bin" : path,
+                                          sys::own_program().string());
+  if (program.empty()) {
+    complain(fmt::format(
+        "ALIQUOT_ENGINE is slurm, and Slurm's own {} is not on the PATH: install Slurm's commands, "
+        "or unset ALIQUOT_ENGINE",
+        name));
+    return kFailed;
+  }
+  ::execv(program.c_str(), argv);
+  complain(fmt::format("cannot run {}: {}", program, std::strerror(errno)));
+  return kFailed;
+}
+
+std::optional<int> refused_on_slurm(std::string_view command, std::string_view instead) {
+  const auto engine = engine_asked();
+  if (!engine) return failed(engine.error());
+  if (*engine != Engine::slurm) return std::nullopt;
+  complain(
+      fmt::format("{}: ALIQUOT_ENGINE is slurm, and this is about the daemon of one machine: {}",
+                  command, instead));
+  return kFailed;
+}
+
+}  // namespace aliquot::cli

@@ -1,0 +1,60 @@
+#include "cli/engine_choice.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "sys/folder.hpp"
+
+namespace aliquot::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(EngineChoice, IsOneOfTwo) {
+  ::unsetenv("ALIQUOT_ENGINE");
+  EXPECT_EQ(engine_asked().value(), std::nullopt);
+  EXPECT_EQ(refused_on_slurm("up", "…"), std::nullopt);
+  ::setenv("ALIQUOT_ENGINE", "slurm", 1);
+  EXPECT_EQ(engine_asked().value(), Engine::slurm);
+  EXPECT_NE(refused_on_slurm("up", "…"), std::nullopt);
+  ::setenv("ALIQUOT_ENGINE", "embedded", 1);
+  EXPECT_EQ(engine_asked().value(), Engine::embedded);
+  ::setenv("ALIQUOT_ENGINE", "k8s", 1);
+  EXPECT_EQ(engine_asked().error().message, "ALIQUOT_ENGINE is 'k8s': write slurm or embedded");
+  ::unsetenv("ALIQUOT_ENGINE");
+}
+
+TEST(EngineChoice, SlurmsOwnCommandIsNotALinkToOurs) {
+  const auto folder = sys::TemporaryFolder::create("aliquot-engine").value();
+  const fs::path root = folder.path();
+  for (const auto* name : {"ours", "links", "hard", "plain", "theirs"})
+    fs::create_directory(root / name);
+  const auto make = [](const fs::path& path, fs::perms mode) {
+    std::ofstream(path) << "#!/bin/sh\n";
+    fs::permissions(path, mode);
+  };
+  make(root / "ours/aliquot", fs::perms(0755));
+  fs::create_symlink(root / "ours/aliquot", root / "links/sbatch");
+  fs::create_hard_link(root / "ours/aliquot", root / "hard/sbatch");
+  make(root / "plain/sbatch", fs::perms(0644));
+  make(root / "theirs/sbatch", fs::perms(0755));
+  const auto folders = [&](std::initializer_list<const char*> names) {
+    std::string text;
+    for (const auto* name : names) text += (root / name).string() + ":";
+    return text;
+  };
+  const auto own = (root / "ours/aliquot").string();
+  EXPECT_EQ(find_other_program("sbatch", folders({"links", "hard"}), own), "");
+  EXPECT_EQ(find_other_program("sbatch", folders({"links", "hard", "theirs"}), own),
+            (root / "theirs/sbatch").string());
+  if (::geteuid() != 0) {
+    EXPECT_EQ(find_other_program("sbatch", folders({"plain"}), own), "");
+  }
+}
+
+}  // namespace
+}  // namespace aliquot::cli

@@ -1,0 +1,179 @@
+#include "cli/help_text.hpp"
+
+#include <fmt/format.h>
+#include <getopt.h>
+
+#include <array>
+
+namespace aliquot::cli {
+namespace {
+
+constexpr std::string_view kScancelHelp =
+    R"(Usage: scancel [OPTIONS] [JOBID[_TASK|_[TASKS]][.STEP]…]
+
+Options:
+  -A, --account=…      jobs of this account
+  -b, --batch          signal the batch shell only
+  -f, --full           signal the batch shell and all steps
+  -i, --interactive    ask before each job
+      --me             my jobs
+  -n, --name=…         jobs of this name
+  -p, --partition=…    jobs in this partition
+  -q, --qos=…          jobs of this quality of service
+  -Q, --quiet          no complaint about jobs that are not there
+  -s, --signal=…       send this signal instead of ending the job
+  -t, --state=…        PENDING, RUNNING or SUSPENDED jobs
+  -u, --user=…         jobs of this user
+  -v, --verbose        say what is done
+  -w, --nodelist=…     jobs on this node
+)";
+
+constexpr std::string_view kSqueueHelp = R"(Usage: squeue [OPTIONS]
+  -A, --account=account(s)        comma separated list of accounts
+  -a, --all                       all partitions
+  -h, --noheader                  no headers
+  -i, --iterate=seconds           repeat every so many seconds
+  -j, --job=job(s)                comma separated list of jobs, 'last' being your latest
+      --json                      JSON
+  -l, --long                      long report
+      --me                        equivalent to --user=<my username>
+  -n, --name=job_name(s)          comma separated list of job names
+      --noconvert                 don't convert units from their original type
+  -o, --format=format             format specification
+  -O, --Format=format             format specification by names
+  -p, --partition=partition(s)    comma separated list of partitions
+  -q, --qos=qos(s)                comma separated list of qos's
+  -r, --array                     one line for each job array element
+  -S, --sort=fields               comma separated list of fields to sort on
+  -s, --steps                     job steps
+      --start                     expected start times of pending jobs
+  -t, --states=states             comma separated list of states, or 'all'
+  -u, --user=user_name(s)         comma separated list of users
+  -V, --version                   version information
+      --help, --usage             this text
+)";
+
+constexpr std::string_view kSinfoHelp = R"(Usage: sinfo [OPTIONS]
+  -a, --all                  all partitions
+  -h, --noheader             no headers
+  -i, --iterate=seconds      repeat every so many seconds
+      --json                 JSON
+  -l, --long                 long output
+  -N, --Node                 node-centric format
+  -n, --nodes=NODES          only these nodes
+  -o, --format=format        format specification
+  -O, --Format=format        format specification by names
+  -p, --partition=PARTITION  only these partitions
+  -R, --list-reasons         why nodes are down or drained
+  -s, --summarize            partition state only
+  -t, --states=STATES        only nodes in these states
+  -V, --version              version information
+      --help, --usage        this text
+)";
+
+constexpr std::string_view kSacctHelp = R"(sacct [<OPTION>]
+  -a, --allusers             jobs of all users
+  -A, --accounts=list        only these accounts
+  -b, --brief                jobid, state and exit code
+  -e, --helpformat           list the fields of --format
+  -E, --endtime=time         only jobs in some state before this
+  -j, --jobs=list            only these jobs, 'last' being your latest
+      --json                 JSON
+      --delimiter=characters for -p and -P
+  -l, --long                 all the fields there are
+  -n, --noheader             no header
+      --name=list            only jobs of these names
+      --noconvert            don't convert units from their original type
+  -N, --nodelist=list        only jobs that ran there
+  -o, --format=list          fields, each name[%width]
+  -p, --parsable             '|' after every field
+  -P, --parsable2            '|' between fields
+  -q, --qos=list             only these qos
+  -r, --partition=list       only these partitions
+  -s, --state=list           only jobs in these states
+  -S, --starttime=time       only jobs in some state after this; default 00:00 today
+  -u, --user=list            only jobs of these users
+      --units=[KMGTP]        sizes in this unit
+  -X, --allocations          without steps
+  -V, --version              version information
+)";
+
+constexpr std::string_view kScontrolHelp = R"(scontrol [<OPTION>] [<COMMAND>]
+    Valid <OPTION> values are:
+     -d or --details: more details in "show"
+     -o or --oneliner: report output one record per line
+     -a or --all, -Q or --quiet, -v or --verbose
+     --json: for "show job" and "show node"
+     -V or --version
+    Valid <COMMAND> values are:
+     hold <job_list>, release <job_list>, requeue <job_list>, requeuehold <job_list>
+     suspend <job_list>, resume <job_list>, top <job_list>
+     ping, version
+     show config
+     show hostnames [<hostlist>], show hostlist <hosts>, show hostlistsorted <hosts>
+     show job [<id>], show node [<name>], show partition [<name>], show step [<id>]
+     update JobId=<id> <Key>=<value> ...
+     update NodeName=<name> State=DRAIN|RESUME Reason=<text>
+     wait_job <job_id>
+     write batch_script <job_id> [<file>|-]
+    A job id is 7, 7_3 for an element of an array, or last.
+)";
+
+constexpr std::string_view kSeffHelp = R"(Usage: seff [Options] <Jobid>
+       Options:
+       -h    Help menu
+       -v    Version
+       -d    Debug mode: display raw data
+       --json
+)";
+
+std::string submitter_usage(SlurmCommand command) {
+  const auto* rest = command == SlurmCommand::sbatch ? "[SCRIPT [ARGUMENTS]] | --wrap=COMMAND"
+                     : command == SlurmCommand::srun ? "COMMAND [ARGUMENTS]"
+                                                     : "[COMMAND [ARGUMENTS]]";
+  return fmt::format("Usage: {} [OPTIONS] {}\n", command_name(command), rest);
+}
+
+// From the table of options.
+std::string submitter_help(SlurmCommand command) {
+  std::string help = submitter_usage(command) + "\nOptions:\n";
+  for (const auto& row : option_rows()) {
+    if (row.help == nullptr || (row.commands & bit(command)) == 0) continue;
+    const std::string letter = row.letter == 0 ? "    " : fmt::format("-{}, ", row.letter);
+    const auto* value = row.argument == no_argument         ? ""
+                        : row.argument == required_argument ? "=…"
+                                                            : "[=…]";
+    // The ellipsis is three bytes and one column.
+    const std::string option = fmt::format("{}--{}{}", letter, row.name, value);
+    const std::size_t columns = option.size() - (*value == '\0' ? 0 : 2);
+    help += fmt::format("  {}{} {}\n", option, std::string(columns < 27 ? 27 - columns : 0, ' '),
+                        row.help);
+  }
+  help +=
+      "\nSlurm's other options are accepted, and mean nothing on one machine.\n"
+      "See aliquot-" +
+      std::string(command_name(command)) + "(1).\n";
+  return help;
+}
+
+}  // namespace
+
+std::string help_text(SlurmCommand command) {
+  if (command <= SlurmCommand::salloc) return submitter_help(command);
+  constexpr auto kHelp = std::to_array<std::string_view>(
+      {kScancelHelp, kSqueueHelp, kSinfoHelp, kSacctHelp, kScontrolHelp, kSeffHelp});
+  const auto first = static_cast<std::size_t>(SlurmCommand::scancel);
+  return std::string(kHelp.at(static_cast<std::size_t>(command) - first));
+}
+
+std::string usage_text(SlurmCommand command) {
+  if (command == SlurmCommand::scancel) {
+    return "Usage: scancel [-bfiQv] [-A account] [-n name] [-p partition] [-q qos] [-s signal] "
+           "[-t state] [-u user] [--me] [JOBID…]\n";
+  }
+  return command <= SlurmCommand::salloc ? submitter_usage(command) : help_text(command);
+}
+
+std::string version_text() { return "aliquot " ALIQUOT_VERSION " (speaks Slurm 22.05)\n"; }
+
+}  // namespace aliquot::cli

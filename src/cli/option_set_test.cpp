@@ -1,0 +1,212 @@
+#include "cli/option_set.hpp"
+
+#include <getopt.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace aliquot::cli {
+namespace {
+
+Parsed<CommandLine> read(SlurmCommand command, std::vector<std::string> words) {
+  words.insert(words.begin(), std::string(command_name(command)));
+  std::vector<char*> argv;
+  for (auto& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  return read_arguments(command, static_cast<int>(words.size()), argv.data(), true);
+}
+
+TEST(OptionTable, IsInAlphabeticalOrder) {
+  std::string_view before;
+  for (const auto& row : option_rows()) {
+    EXPECT_LE(before, std::string_view(row.name));
+    before = row.name;
+  }
+}
+
+TEST(OptionTable, GivesALetterToOneOptionPerCommand) {
+  using enum SlurmCommand;
+  for (const auto command : {sbatch, srun, salloc, scancel, squeue, sinfo, sacct, scontrol, seff}) {
+    std::string seen;
+    for (const auto& row : option_rows()) {
+      if ((row.commands & bit(command)) == 0 || row.letter == 0) continue;
+      if (row.same_as != nullptr) continue;
+      EXPECT_EQ(seen.find(row.letter), seen.npos) << row.name;
+      seen += row.letter;
+    }
+  }
+}
+
+TEST(OptionTable, GivesAFlagNoArgument) {
+  for (const auto& row : option_rows()) {
+    EXPECT_EQ(row.kind == ValueKind::flag, row.argument == no_argument) << row.name;
+  }
+}
+
+TEST(ReadArguments, StopsAtTheScript) {
+  const auto line = read(SlurmCommand::sbatch, {"-n2", "--time", "5", "job.sh", "--array=1"});
+  ASSERT_TRUE(line.has_value());
+  EXPECT_EQ(line->rest, 4U);
+  ASSERT_EQ(line->words.size(), 2U);
+  EXPECT_EQ(line->words[0].name, "ntasks");
+  EXPECT_EQ(line->words[1].value, "5");
+}
+
+TEST(ReadArguments, KnowsAbbreviations) {
+  const auto line =
+      read(SlurmCommand::sbatch, {"--wr", "true", "--err=/dev/null", "--cpus-per-t=2"});
+  ASSERT_TRUE(line.has_value());
+  EXPECT_EQ(line->words[0].name, "wrap");
+  EXPECT_EQ(line->words[1].name, "error");
+  EXPECT_EQ(line->words[2].name, "cpus-per-task");
+}
+
+TEST(ReadArguments, RefusesWhatItDoesNotKnowWith255) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"--frobnicate"},
+                                                {"--gr=gpu:1"},
+                                                {"-t"},
+                                                {"--pty"},
+                                                {"--mem-p=3"}}) {
+    const auto line = read(SlurmCommand::sbatch, words);
+    ASSERT_FALSE(line.has_value()) << words[0];
+    EXPECT_EQ(line.error().status, 255);
+  }
+}
+
+TEST(ReadArguments, ReadsTheSameLetterAsEachCommandDoes) {
+  EXPECT_EQ(read(SlurmCommand::sbatch, {"-W", "x"})->rest, 2U);
+  EXPECT_EQ(read(SlurmCommand::srun, {"-W", "5", "x"})->rest, 3U);
+  EXPECT_EQ(read(SlurmCommand::srun, {"-K", "x"})->words[0].name, "kill-on-bad-exit");
+  EXPECT_EQ(read(SlurmCommand::salloc, {"-K", "x"})->words[0].name, "kill-command");
+}
+
+TEST(ReadArguments, GivesAnotherSpellingItsFirstName) {
+  EXPECT_EQ(read(SlurmCommand::sbatch, {"--tasks-per-node=2"})->words[0].name, "ntasks-per-node");
+  EXPECT_EQ(read(SlurmCommand::sbatch, {"--cluster=a"})->words[0].name, "clusters");
+}
+
+TEST(ReadArguments, MovesTheOptionsOfListsToTheFront) {
+  const auto line = read(SlurmCommand::scontrol, {"show", "partition", "-o"});
+  ASSERT_TRUE(line.has_value());
+  EXPECT_EQ(line->words[0].name, "oneliner");
+  EXPECT_EQ(line->rest, 2U);
+  EXPECT_EQ(read(SlurmCommand::squeue, {"--frobnicate"}).error().status, 1);
+}
+
+TEST(ReadArguments, StopsAtAQuestionAboutTheCommand) {
+  const auto line = read(SlurmCommand::squeue, {"--help", "--frobnicate"});
+  ASSERT_TRUE(line.has_value());
+  EXPECT_EQ(line->words.back().name, "help");
+}
+
+TEST(OptionSet, AddsUpLists) {
+  OptionSet options(SlurmCommand::squeue);
+  ASSERT_TRUE(options.set("user", "ann", Source::environment).has_value());
+  ASSERT_TRUE(options.set("user", "bob", Source::command_line).has_value());
+  ASSERT_TRUE(options.set("users", "cleo,dan", Source::command_line).has_value());
+  EXPECT_EQ(options.words("user"), (std::vector<std::string>{"bob", "cleo", "dan"}));
+  EXPECT_TRUE(options.words("name").empty());
+}
+
+TEST(OptionSet, LetsTheCommandLineWin) {
+  OptionSet options(SlurmCommand::sbatch);
+  ASSERT_TRUE(options.set("time", "3", Source::command_line).has_value());
+  ASSERT_TRUE(options.set("time", "2", Source::environment).has_value());
+  ASSERT_TRUE(options.set("time", "1", Source::script).has_value());
+  EXPECT_EQ(options.text("time"), "3");
+}
+
+TEST(OptionSet, TakesTheLastOfTheSameSource) {
+  OptionSet options(SlurmCommand::sbatch);
+  ASSERT_TRUE(options.set("time", "1", Source::script).has_value());
+  ASSERT_TRUE(options.set("time", "2", Source::script).has_value());
+  EXPECT_EQ(options.text("time"), "2");
+}
+
+TEST(OptionSet, RefusesBadValuesInSlurmsWords) {
+  struct Case {
+    const char* name;
+    const char* value;
+    int status;
+    const char* message;
+  };
+  for (const auto& bad : {
+           Case{"time", "banana", 255, "Invalid --time specification"},
+           Case{"mem", "lots", 255, "Invalid --mem specification"},
+           Case{"begin", "someday", 255, "Invalid --begin specification"},
+           Case{"signal", "NOPE@5", 255, "Invalid --signal specification"},
+           Case{"open-mode", "x", 255, "Invalid --open-mode specification"},
+           Case{"gpu-share", "0", 255,
+                "Invalid --gpu-share specification: above 0 and up to 100%, as 25%"},
+           Case{"gpu-mem", "0", 255, "Invalid --gpu-mem specification: a size above zero, as 8G"},
+           Case{"nodes", "a", 255, "\"a\" is not a valid node count"},
+           Case{"ntasks", "0", 1, "Invalid numeric value \"0\" for --ntasks."},
+       }) {
+    OptionSet options(SlurmCommand::sbatch);
+    const auto set = options.set(bad.name, bad.value, Source::command_line);
+    ASSERT_FALSE(set.has_value()) << bad.name;
+    EXPECT_EQ(set.error().status, bad.status);
+    EXPECT_EQ(set.error().message, bad.message);
+  }
+}
+
+TEST(OptionSet, AcceptsHintsWhateverTheySay) {
+  OptionSet options(SlurmCommand::sbatch);
+  for (const auto* name : {"hint", "mail-type", "switches", "propagate", "reservation"}) {
+    EXPECT_TRUE(options.set(name, "no-such-thing", Source::script).has_value()) << name;
+  }
+}
+
+TEST(OptionSet, ListsWhatIsSet) {
+  OptionSet options(SlurmCommand::sbatch);
+  ASSERT_TRUE(options.set("wrap", "true", Source::command_line).has_value());
+  ASSERT_TRUE(options.set("verbose", "", Source::command_line).has_value());
+  const auto given = options.given();
+  ASSERT_EQ(given.size(), 2U);
+  EXPECT_EQ(given[0].first, "verbose");
+  EXPECT_EQ(given[0].second, "1");
+  EXPECT_EQ(given[1].second, "true");
+}
+
+TEST(ReadVariables, ReadsTheCommandsOwn) {
+  ::setenv("SBATCH_TIMELIMIT", "7", 1);
+  ::setenv("SLURM_NTASKS", "3", 1);
+  bool time = false;
+  for (const auto& word : read_variables(SlurmCommand::sbatch)) {
+    if (word.name == "time") time = word.value == "7";
+    EXPECT_NE(word.name, "ntasks");
+  }
+  EXPECT_TRUE(time);
+  bool tasks = false;
+  for (const auto& word : read_variables(SlurmCommand::srun)) {
+    if (word.name == "ntasks") tasks = word.value == "3";
+    EXPECT_NE(word.name, "time");
+  }
+  EXPECT_TRUE(tasks);
+  ::unsetenv("SBATCH_TIMELIMIT");
+  ::unsetenv("SLURM_NTASKS");
+}
+
+TEST(SignalOption, ReadsSlurmsForms) {
+  const auto plain = parse_signal_option("USR1");
+  ASSERT_TRUE(plain.has_value());
+  EXPECT_EQ(plain->number, SIGUSR1);
+  EXPECT_EQ(plain->seconds, 60);
+  EXPECT_FALSE(plain->batch);
+  const auto batch = parse_signal_option("B:SIGUSR2@30");
+  ASSERT_TRUE(batch.has_value());
+  EXPECT_EQ(batch->number, SIGUSR2);
+  EXPECT_EQ(batch->seconds, 30);
+  EXPECT_TRUE(batch->batch);
+  EXPECT_EQ(parse_signal_option("10@5")->number, 10);
+  for (const auto* bad : {"", "@5", "X:USR1", "USR1@", "USR1@x", "999", "0"}) {
+    EXPECT_FALSE(parse_signal_option(bad).has_value()) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace aliquot::cli

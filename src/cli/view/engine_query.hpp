@@ -1,0 +1,28 @@
+// Whom `aliquot status`, `gpus`, `why`, `top` and `logs` ask: the daemon of this machine, or a
+// Slurm cluster, for which `aliquot-slurm view` answers in the same words. The daemon comes first;
+// $ALIQUOT_ENGINE, `embedded` or `slurm`, decides otherwise.
+#pragma once
+
+#include <string>
+
+#include "api/types.hpp"
+#include "cli/daemon_client.hpp"
+
+namespace aliquot::cli {
+
+// limits: also what the caller may hold. On Slurm that takes another request.
+Reply<api::Overview> ask_overview(bool limits);
+Reply<api::WhyInfo> ask_why(const std::string& job);
+// One job, `7`, `7_3` or `last`, with its texts as they are.
+Reply<api::JobInfo> ask_job(const std::string& id);
+
+// Says on stderr why nobody answered, that there is no such job, or that this is no job's id. The
+// exit status.
+int refused(const api::ErrorInfo& error);
+int refused(const api::ErrorInfo& error, const std::string& job);
+int no_job_id(const std::string& text);
+
+// `{"cluster": …, "jobs": […]}`
+std::string overview_json(const api::Overview& overview);
+
+}  // namespace aliquot::cli

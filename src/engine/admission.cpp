@@ -1,0 +1,371 @@
+#include "engine/admission.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/json.hpp"
+#include "base/size.hpp"
+#include "base/text.hpp"
+#include "core/placement.hpp"
+#include "core/request_parse.hpp"
+#include "engine/job_info.hpp"
+
+namespace aliquot::engine {
+namespace {
+
+constexpr std::size_t kMaxPath = 4'096;
+// One argument or variable: the kernel's MAX_ARG_STRLEN.
+constexpr std::size_t kMaxWord = std::size_t{128} << 10U;
+// What is kept in memory of a job while it waits: names, paths, requests.
+constexpr std::size_t kMaxRecord = std::size_t{64} << 10U;
+constexpr std::int64_t kMaxCount = 1'000'000;
+constexpr std::int64_t kMaxMillis = std::int64_t{1} << 50U;
+
+bool in_range(const std::optional<std::int64_t>& value, std::int64_t least, std::int64_t most) {
+  return !value || (*value >= least && *value <= most);
+}
+
+Answer<void> check_texts(const api::JobSpec& spec) {
+  for (const std::string* text :
+       {&spec.name, &spec.partition, &spec.account, &spec.qos, &spec.comment, &spec.reservation,
+        &spec.licenses, &spec.wckey, &spec.mail_type, &spec.mail_user, &spec.submit_host,
+        &spec.constraint}) {
+    // They are shown to others: they must not steer their terminals, or break lines.
+    if (const auto fine = check_shown(*text); !fine) return fine;
+  }
+  for (const std::string& path : {spec.work_dir, spec.command, spec.std_out.value_or(""),
+                                  spec.std_err.value_or(""), spec.std_in.value_or("")}) {
+    if (path.size() > kMaxPath) {
+      return refuse(Why::too_long, "a path of the job is too long");
+    }
+    if (steers_terminal(path)) {
+      return refuse(Why::bad_text,
+                    fmt::format("the path {} holds control characters", quote(path)));
+    }
+  }
+  for (const std::string& variable : spec.environment) {
+    if (variable.find('\0') != std::string::npos || variable.find('=') == std::string::npos) {
+      return refuse(Why::bad_environment, "the environment holds what is no variable");
+    }
+  }
+  for (const std::string& argument : spec.arguments) {
+    if (argument.find('\0') != std::string::npos) {
+      return refuse(Why::bad_text, "an argument holds a zero byte");
+    }
+  }
+  return {};
+}
+
+tl::unexpected<Refused> too_large(std::string_view what, std::size_t size, Bytes limit,
+                                  std::string_view setting) {
+  return refuse(Why::bad_text, fmt::format("{} {} {}: more than {} allows, {}", what,
+                                           what.ends_with('s') ? "have" : "has",
+                                           format_size(Bytes(static_cast<std::int64_t>(size))),
+                                           setting, format_size(limit)));
+}
+
+bool is_over(std::size_t size, Bytes limit) { return std::cmp_greater(size, limit.value()); }
+
+Answer<void> check_sizes(const api::JobSpec& spec, const Limits& limits) {
+  if (is_over(spec.script.size(), limits.script)) {
+    return too_large("the script", spec.script.size(), limits.script, "limits.max_script_size");
+  }
+  std::size_t words = 0;
+  for (const auto* list : {&spec.environment, &spec.arguments}) {
+    for (const std::string& word : *list) {
+      if (word.size() >= kMaxWord) {
+        return refuse(
+            Why::bad_text,
+            fmt::format("{} has {}: the kernel starts no program with more than 128K",
+                        quote(word.substr(0, 20) + "…"), format_size(Bytes(std::ssize(word)))));
+      }
+      words += word.size() + 1;
+    }
+  }
+  if (is_over(words, limits.environment)) {
+    return too_large("environment and arguments", words, limits.environment,
+                     "limits.max_environment_size");
+  }
+  api::JobSpec rest = spec;
+  rest.script.clear();
+  rest.environment.clear();
+  rest.arguments.clear();
+  if (api::to_json(rest).size() > kMaxRecord) {
+    return refuse(Why::too_long,
+                  "the options of the job are too long: 64K in all, without script, arguments "
+                  "and environment");
+  }
+  return {};
+}
+
+Answer<void> check_numbers(const api::JobSpec& spec) {
+  if (spec.nodes != 1) {
+    return refuse(Why::never_fits, "this is one machine: -N can only be 1");
+  }
+  if (!in_range(spec.ntasks, 1, kMaxCount) || !in_range(spec.ntasks_per_node, 0, kMaxCount)) {
+    return refuse(Why::bad_task_count, "the number of tasks is out of range");
+  }
+  if (!in_range(spec.cpus_per_task, 1, kMaxCount)) {
+    return refuse(Why::never_fits, "the number of CPUs is out of range");
+  }
+  for (const auto& size : {spec.memory, spec.memory_per_cpu, spec.memory_per_gpu}) {
+    if (!in_range(size, 0, std::int64_t{1} << 55U)) {
+      return refuse(Why::bad_memory, "the memory is out of range");
+    }
+  }
+  if (spec.immediate_s < 0 || spec.immediate_s > kMaxCount) {
+    return refuse(Why::bad_time, "--immediate is out of range");
+  }
+  for (const auto& time : {spec.time_limit_ms, spec.begin_ms, spec.deadline_ms}) {
+    if (!in_range(time, 0, kMaxMillis)) {
+      return refuse(Why::bad_time, "a time is out of range");
+    }
+  }
+  if (spec.nice < -kMaxCount * 1'000 || spec.nice > kMaxCount * 1'000 ||
+      !in_range(spec.priority, 0, kMaxMillis)) {
+    return refuse(Why::bad_priority, "the priority is out of range");
+  }
+  if (spec.signal && (spec.signal->number < 1 || spec.signal->number > 64 ||
+                      spec.signal->before_s < 0 || spec.signal->before_s > 65'535)) {
+    return refuse(Why::bad_signal, "--signal is out of range");
+  }
+  return {};
+}
+
+}  // namespace
+
+Answer<void> check_shown(std::string_view text) {
+  constexpr std::size_t kLongest = 1'024;
+  if (text.size() > kLongest) {
+    return refuse(Why::too_long, "a name or text of the job is too long");
+  }
+  if (!is_plain_line(text)) {
+    return refuse(Why::bad_text, "a name or text of the job holds control characters");
+  }
+  return {};
+}
+
+std::int64_t elements(const Job& job) {
+  return std::max<std::int64_t>(std::ssize(job.waiting.tasks), 1);
+}
+
+Bytes record_size(const Job& job) {
+  api::JobSpec spec = job.spec;
+  spec.script.clear();
+  spec.environment.clear();
+  spec.arguments.clear();
+  return Bytes(std::ssize(api::to_json(to_info(job))) + std::ssize(api::to_json(spec)));
+}
+
+const Partition* Admission::find_partition(const std::string& name) const {
+  const auto& all = state_.settings.partitions;
+  const auto found = std::ranges::find_if(
+      all, [&](const Partition& one) { return name.empty() ? one.is_default : one.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+Answer<void> Admission::read_spec(Job& job) const {
+  const api::JobSpec& spec = job.spec;
+
+  auto dependencies = core::parse_dependencies(spec.dependency);
+  if (!dependencies) return refuse(Why::bad_dependency, dependencies.error().message);
+  job.dependencies = std::move(*dependencies);
+
+  auto gpus = core::parse_gpu_options(
+      {.gres = spec.gres,
+       .gpus = spec.gpus,
+       .gpus_per_node = spec.gpus_per_node,
+       .gpus_per_task = spec.gpus_per_task,
+       .gpu_mem = spec.gpu_mem,
+       .gpu_share = spec.gpu_share,
+       .constraint = spec.constraint.empty() ? std::optional<std::string>() : spec.constraint,
+       .tasks = job.ntasks(),
+       .nodes = 1});
+  if (!gpus) {
+    // The words are right, but no machine has as much.
+    const bool too_many = gpus.error().code == Error::Code::out_of_range;
+    return refuse(too_many ? Why::never_fits : Why::bad_gpus, gpus.error().message);
+  }
+  job.request.gpus = std::move(*gpus);
+  job.gres = job.request.gpus ? core::format_gpu_request(job.request.gpus) : "";
+
+  const core::Node& node = state_.ledger.cluster().node(0);
+  const auto cpus = checked_mul(kOneCpu * job.ntasks(), spec.cpus_per_task.value_or(1));
+  job.request.cpus = spec.exclusive ? node.cpus : cpus.value_or(CpuMilli(INT64_MAX));
+  job.cpus = job.request.cpus;
+  const std::int64_t whole_cpus = job.cpus / kOneCpu;
+
+  std::optional<Bytes> memory;
+  if (spec.memory) {
+    memory = *spec.memory == 0 ? node.memory : Bytes(*spec.memory);
+  } else if (spec.memory_per_cpu) {
+    memory = checked_mul(Bytes(*spec.memory_per_cpu), whole_cpus).value_or(Bytes(INT64_MAX));
+  } else if (spec.memory_per_gpu && job.request.gpus) {
+    memory = checked_mul(Bytes(*spec.memory_per_gpu), job.request.gpus->count)
+                 .value_or(Bytes(INT64_MAX));
+  } else if (state_.settings.memory_per_cpu) {
+    memory = checked_mul(*state_.settings.memory_per_cpu, whole_cpus).value_or(Bytes(INT64_MAX));
+  }
+  job.request.memory = memory.value_or(Bytes(0));
+  job.memory = job.request.memory;
+
+  auto shape = state_.ledger.cluster().shape(job.request);
+  if (!shape) {
+    return refuse(Why::never_fits, shape.error().message);
+  }
+  job.shape = *shape;
+  job.unfit.clear();
+  return {};
+}
+
+std::unordered_map<Uid, std::int64_t>& Admission::counts() {
+  if (!state_.counts) {
+    state_.counts.emplace();
+    for (const auto& [id, job] : state_.jobs) (*state_.counts)[job.owner.uid] += elements(job);
+  }
+  return *state_.counts;
+}
+
+Answer<void> Admission::check_queue(const Caller& caller, const Job& job, std::int64_t more) {
+  const Limits& limits = state_.settings.limits;
+  std::int64_t all = 0;
+  for (const auto& [uid, count] : counts()) all += count;
+  const std::int64_t mine = counts()[caller.uid];
+  const std::int64_t most = limits.most_per_user();
+  if (mine + more > most && !state_.is_admin(caller)) {
+    return refuse(Why::over_limit, fmt::format("{} of your jobs wait or run: with this more than "
+                                               "limits.max_submit_jobs_per_user allows, {}",
+                                               mine, most));
+  }
+  if (all + more > limits.job_count) {
+    return refuse(Why::try_again,
+                  fmt::format("the queue is full: {} jobs wait or run, and limits.max_job_count is "
+                              "{}; try again later",
+                              all, limits.job_count));
+  }
+  if (state_.is_admin(caller)) return {};
+  const auto stored = state_.store.stored_for(caller.uid);
+  if (!stored) return try_again(stored.error());
+  std::int64_t size = std::ssize(job.spec.script);
+  for (const auto* list : {&job.spec.environment, &job.spec.arguments}) {
+    for (const std::string& word : *list) size += std::ssize(word) + 1;
+  }
+  if (*stored + Bytes(size) + record_size(job) * more > limits.stored_per_user) {
+    return refuse(Why::over_limit,
+                  fmt::format("scripts, environments, arguments and options of your jobs have {}: "
+                              "with this more than limits.max_stored_per_user allows, {}",
+                              format_size(*stored), format_size(limits.stored_per_user)));
+  }
+  return {};
+}
+
+Answer<void> Admission::check_dependencies(const Job& job) {
+  if (std::ssize(job.dependencies.all) > state_.settings.limits.dependencies) {
+    return refuse(Why::bad_dependency,
+                  fmt::format("{} dependencies are more than limits.max_dependencies allows, {}",
+                              job.dependencies.all.size(), state_.settings.limits.dependencies));
+  }
+  for (const core::Dependency& one : job.dependencies.all) {
+    if (one.kind == core::Dependency::Kind::singleton) continue;
+    const bool itself = one.task ? job.task == one.task && job.array == one.job
+                                 : one.job == job.id || job.array == one.job;
+    if (itself) {
+      return refuse(Why::bad_dependency, "a job cannot wait for itself");
+    }
+    const auto facts = state_.store.facts(one.job, std::nullopt);
+    if (!facts) return try_again(facts.error());
+    bool known = facts->has_value();
+    if (known && one.task) {
+      const auto task = names_.find_task(one.job, *one.task);
+      if (!task) return try_again(task.error());
+      known = task->has_value();
+    }
+    if (!known) {
+      const std::string task = one.task ? fmt::format("_{}", *one.task) : "";
+      return refuse(Why::bad_dependency,
+                    fmt::format("there is no job {}{} to wait for", one.job, task));
+    }
+  }
+  return {};
+}
+
+Answer<Job> Admission::check(const Caller& caller, api::JobSpec spec, const Job* changed) {
+  TRY(state_.admit(caller));
+  // First, and of what is too large no copy is made.
+  TRY(check_sizes(spec, state_.settings.limits));
+  TRY(check_texts(spec));
+  TRY(check_numbers(spec));
+  Job job;
+  if (changed != nullptr) {
+    job.id = changed->id;
+    job.array = changed->array;
+    job.task = changed->task;
+    job.owner = changed->owner;
+  } else {
+    const auto user = state_.users.find(caller.uid);
+    if (!user && user.error().code != Error::Code::not_found) return try_again(user.error());
+    if (!user) return refuse(Why::unknown_user, user.error().message);
+    job.owner = {user->name, caller.uid, user->group, Gid(user->gid)};
+  }
+  const Partition* partition = find_partition(spec.partition);
+  if (partition == nullptr) {
+    return refuse(Why::no_such_partition, "there is no partition " + quote(spec.partition));
+  }
+  if (spec.batch && !spec.script.starts_with("#!")) {
+    return refuse(Why::bad_script, "a batch script starts with #!");
+  }
+  if (spec.script.find('\0') != std::string::npos) {
+    return refuse(Why::bad_text, "the script holds a zero byte");
+  }
+  if (!spec.batch && !spec.array.empty()) {
+    return refuse(Why::bad_array, "only batch jobs can be arrays");
+  }
+  const bool raised = changed == nullptr
+                          ? spec.nice < 0 || spec.priority
+                          : (spec.nice < 0 && spec.nice != changed->spec.nice) ||
+                                (spec.priority && spec.priority != changed->spec.priority);
+  if (raised && !state_.is_admin(caller)) {
+    return refuse(Why::access_denied, "only root may raise a priority");
+  }
+  job.spec = std::move(spec);
+  TRY(read_spec(job));
+  TRY(check_dependencies(job));
+  if (!job.spec.array.empty()) {
+    auto array = core::parse_array(job.spec.array);
+    if (!array) return refuse(Why::bad_array, array.error().message);
+    if (array->tasks.back() >= state_.settings.limits.array_size) {
+      return refuse(Why::bad_array,
+                    fmt::format("array index {} is not below limits.max_array_size, {}",
+                                array->tasks.back(), state_.settings.limits.array_size));
+    }
+    job.set_waiting(std::move(*array));
+  }
+  if (!core::ever_fits(state_.ledger.cluster(), job.shape)) {
+    const core::Node& node = state_.ledger.cluster().node(0);
+    if (job.request.memory > node.memory) {
+      return refuse(Why::never_fits, "Memory specification can not be satisfied");
+    }
+    return refuse(Why::never_fits,
+                  job.request.cpus > node.cpus
+                      ? fmt::format("{} CPUs are more than this machine's {}", job.cpus / kOneCpu,
+                                    node.cpus / kOneCpu)
+                      : fmt::format("this machine's GPUs can never give {}", job.gres));
+  }
+
+  const WallTime now = state_.clock.wall();
+  job.partition = partition->name;
+  job.priority = job.spec.priority.value_or(std::max<std::int64_t>(10'000 - job.spec.nice, 1));
+  job.submitted = now;
+  job.eligible = std::max(now, WallTime(job.spec.begin_ms.value_or(0)));
+  job.time_limit = partition->default_time.length;
+  if (job.spec.time_limit_ms) job.time_limit = Millis(*job.spec.time_limit_ms);
+  job.std_out = job.spec.std_out.value_or("");
+  job.std_err = job.spec.std_err.value_or("");
+  job.std_in = job.spec.std_in.value_or("");
+  job.dependency_text = core::format_dependencies(job.dependencies);
+  // Whoever submits it held holds it as its user, root too: so Slurm says.
+  if (job.spec.hold || job.spec.priority == 0) job.hold = Hold::user;
+  return job;
+}
+
+}  // namespace aliquot::engine

@@ -1,0 +1,43 @@
+// What may enter the queue: everything a user may write is checked here, once, before anything is
+// on record.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/lookup.hpp"
+#include "engine/state.hpp"
+
+namespace aliquot::engine {
+
+// Whether a text of one user may be shown to the others: short, one line, and nothing that steers a
+// terminal.
+Answer<void> check_shown(std::string_view text);
+
+// As many jobs as it will become.
+std::int64_t elements(const Job& job);
+// What a job has on record besides script, environment and arguments.
+Bytes record_size(const Job& job);
+
+class Admission {
+ public:
+  explicit Admission(State& state) : state_(state), names_(state) {}
+
+  // Of a job that is there and shall become this (`changed`) the owner stays.
+  Answer<Job> check(const Caller& caller, api::JobSpec spec, const Job* changed = nullptr);
+  // From what was asked to what is matched: the same for a new job, an updated one, and one that is
+  // read back from the record.
+  Answer<void> read_spec(Job& job) const;
+  // So that nobody fills the queue, or the disk, for everybody.
+  Answer<void> check_queue(const Caller& caller, const Job& job, std::int64_t more);
+  [[nodiscard]] const Partition* find_partition(const std::string& name) const;
+
+ private:
+  Answer<void> check_dependencies(const Job& job);
+  std::unordered_map<Uid, std::int64_t>& counts();
+
+  State& state_;
+  Lookup names_;
+};
+
+}  // namespace aliquot::engine

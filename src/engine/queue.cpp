@@ -1,0 +1,415 @@
+#include "engine/queue.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "base/text.hpp"
+#include "engine/job_info.hpp"
+#include "engine/runs.hpp"
+#include "engine/user_limits.hpp"
+
+namespace aliquot::engine {
+namespace {
+
+// Of a pass over a queue so long that it takes this: the next one comes after so many times that,
+// and meanwhile requests are answered.
+constexpr Millis kLongPass(5);
+constexpr std::int64_t kPassShare = 4;
+
+// Under which the store remembers that the machine is drained: "MILLISECONDS UID REASON".
+constexpr const char* kDrainNote = "drained";
+
+// Of one array in one decision; the next follows at once if some of them started.
+constexpr std::size_t kTasksPerPass = 256;
+
+// aftercorr: each element waits for its own.
+bool by_element(const Job& job) {
+  return job.is_array() && std::ranges::any_of(job.dependencies.all, [](const auto& one) {
+           return one.kind == core::Dependency::Kind::after_corr;
+         });
+}
+
+// Who waits for a job without a time limit has a place in the queue, but no time that could be
+// told.
+std::optional<Millis> known(std::optional<Millis> start_in) {
+  return start_in && *start_in < core::kForever ? start_in : std::nullopt;
+}
+
+// How many of its array may run at once; 0: all.
+std::int64_t throttle(const Job& job) { return job.is_array() ? job.waiting.limit : job.throttle; }
+
+}  // namespace
+
+Answer<JobId> Queue::submit(const Caller& caller, api::JobSpec spec) {
+  spec.batch = true;
+  Job job = TRY(admission_.check(caller, std::move(spec)));
+  TRY(admission_.check_queue(caller, job, elements(job)));
+  return add(std::move(job)).id;
+}
+
+Job& Queue::add(Job job) {
+  job.id = JobId(++state_.last_id);
+  job.payload = job.id.value();
+  if (job.is_array()) {
+    const auto& tasks = job.waiting.tasks;
+    job.array = job.id;
+    job.throttle = job.waiting.limit;
+    job.extent = {.count = std::ssize(tasks),
+                  .first = tasks.front(),
+                  .last = tasks.back(),
+                  .step = tasks.size() > 1 ? tasks[1] - tasks[0] : 1};
+  }
+  Payload payload{std::exchange(job.spec.script, {}), std::exchange(job.spec.environment, {}),
+                  std::exchange(job.spec.arguments, {})};
+  state_.require(state_.store.save_payload(job.payload, job.owner.uid, payload,
+                                           record_size(job) * elements(job)));
+  state_.resolve_paths(job);
+  const JobId id = job.id;
+  Job& added = state_.jobs.emplace(id, std::move(job)).first->second;
+  if (state_.counts) (*state_.counts)[added.owner.uid] += elements(added);
+  state_.save(added);
+  state_.dependencies_changed = state_.dependencies_changed || !added.dependencies.empty();
+  state_.schedule_needed = true;
+  return added;
+}
+
+Answer<api::JobInfo> Queue::test(const Caller& caller, api::JobSpec spec) {
+  Job job = TRY(admission_.check(caller, std::move(spec)));
+  job.id = JobId(state_.last_id + 1);
+  std::vector<core::QueueEntry> queue{{.job = job.id, .shape = job.shape}};
+  const auto running = running_entries();
+  const auto decision = core::schedule(state_.ledger.cluster(), queue, running, *state_.policy);
+  const auto start_in =
+      decision.waits.empty() ? std::optional(Millis(0)) : known(decision.waits[0].start_in);
+  if (start_in) job.start = std::max(state_.clock.wall() + *start_in, job.eligible);
+  job.node = state_.machine.name;
+  return to_info(job);
+}
+
+void Queue::hold_one(Job& job, Hold hold) {
+  if (job.hold != Hold::admin) job.hold = hold;
+  if (const auto why = not_yet(job)) job.reason = *why;
+  job.start.reset();
+  state_.save(job);
+}
+
+Answer<void> Queue::hold(const Caller& caller, const std::string& id) {
+  auto found = TRY(names_.find_owned(caller, id, Why::not_yours));
+  const auto waits = [](const Job* job) { return job->state == core::JobState::pending; };
+  if (std::ranges::none_of(found.jobs, waits)) {
+    return refuse(Why::not_pending, "the job is running");
+  }
+  names_.single_out(found);
+  for (Job* job : found.jobs) {
+    if (waits(job)) hold_one(*job, state_.is_admin(caller) ? Hold::admin : Hold::user);
+  }
+  state_.schedule_needed = true;
+  return {};
+}
+
+Answer<void> Queue::release(const Caller& caller, const std::string& id) {
+  auto found = TRY(names_.find_owned(caller, id, Why::not_yours));
+  const auto held = [](const Job* job) { return job->hold != Hold::none; };
+  if (!state_.is_admin(caller) &&
+      std::ranges::any_of(found.jobs, [](const Job* job) { return job->hold == Hold::admin; })) {
+    return refuse(Why::access_denied, "an administrator holds the job");
+  }
+  if (std::ranges::none_of(found.jobs, held)) return {};
+  names_.single_out(found);
+  for (Job* job : found.jobs) {
+    if (!held(job)) continue;
+    job->hold = Hold::none;
+    if (job->priority == 0) job->priority = std::max<std::int64_t>(10'000 - job->spec.nice, 1);
+    job->reason = Reason::none;
+    state_.save(*job);
+  }
+  state_.schedule_needed = true;
+  return {};
+}
+
+Answer<void> Queue::top(const Caller& caller, const std::string& ids) {
+  std::vector<Lookup::Found> named;
+  for (const std::string_view id : split(ids, ',')) {
+    named.push_back(TRY(names_.find_owned(caller, std::string(id))));
+    for (const Job* job : named.back().jobs) {
+      if (job->state != core::JobState::pending) {
+        return refuse(Why::not_pending, "the job is running");
+      }
+      if (job->owner.uid != named.front().jobs.front()->owner.uid) {
+        return refuse(Why::access_denied, "these are jobs of several users");
+      }
+    }
+  }
+  std::vector<Job*> chosen;
+  for (Lookup::Found& found : named) {
+    names_.single_out(found);
+    chosen.insert(chosen.end(), found.jobs.begin(), found.jobs.end());
+  }
+  const auto lower = [&](Job& job, std::int64_t most) {
+    most = std::max<std::int64_t>(most, 1);
+    if (job.priority <= most) return;
+    job.spec.nice += job.priority - most;
+    job.priority = most;
+    state_.save(job);
+  };
+  for (std::size_t i = 1; i < chosen.size(); ++i) {
+    lower(*chosen[i], chosen[i - 1]->priority - 1);
+  }
+  const Job& last = *chosen.back();
+  for (auto& [id, job] : state_.jobs) {
+    if (job.state != core::JobState::pending || job.owner.uid != last.owner.uid ||
+        job.partition != last.partition || std::ranges::find(chosen, &job) != chosen.end()) {
+      continue;
+    }
+    lower(job, last.priority - 1);
+  }
+  state_.schedule_needed = true;
+  return {};
+}
+
+void Queue::set_drained(std::optional<Drained> drained) {
+  drained_ = std::move(drained);
+  std::optional<std::string> note;
+  if (drained_) note = fmt::format("{} {} {}", drained_->since, drained_->uid, drained_->reason);
+  state_.require(state_.store.save_note(kDrainNote, note));
+  state_.schedule_needed = true;
+}
+
+Answer<void> Queue::drain(const Caller& caller, const std::string& reason) {
+  if (!state_.is_admin(caller)) return refuse(Why::access_denied, "only root may do this");
+  TRY(check_shown(reason));
+  set_drained(Drained{reason, caller.uid, state_.clock.wall()});
+  return {};
+}
+
+Answer<void> Queue::undrain(const Caller& caller) {
+  if (!state_.is_admin(caller)) return refuse(Why::access_denied, "only root may do this");
+  set_drained(std::nullopt);
+  return {};
+}
+
+Result<void> Queue::read_drained() {
+  drained_.reset();
+  const auto note = TRY(state_.store.note(kDrainNote));
+  if (!note) return {};
+  const auto words = aliquot::split(*note, ' ');
+  Drained drained;
+  if (words.size() >= 3) {
+    drained.since = WallTime(parse_digits(words[0]).value_or(0));
+    drained.uid = Uid(static_cast<std::uint32_t>(parse_digits(words[1]).value_or(0)));
+    drained.reason = note->substr(words[0].size() + words[1].size() + 2);
+  }
+  drained_ = std::move(drained);
+  return {};
+}
+
+std::vector<core::RunningEntry> Queue::running_entries() const {
+  std::vector<core::RunningEntry> running;
+  for (const JobId id : state_.ledger.jobs()) {
+    running.push_back({*state_.ledger.find(id), state_.time_left(state_.jobs.at(id))});
+  }
+  return running;
+}
+
+JobId Queue::earliest(const Job& job) {
+  if (!earliest_) {
+    earliest_.emplace();
+    for (const auto& [id, other] : state_.jobs) {
+      const auto [first, added] =
+          earliest_->try_emplace({other.owner.uid, other.spec.name}, other.order());
+      if (!added) first->second = std::min(first->second, other.order());
+    }
+  }
+  return earliest_->at({job.owner.uid, job.spec.name});
+}
+
+core::DependencyState Queue::judge_task(const Job& job, std::int64_t task) {
+  return core::evaluate(
+      job.dependencies,
+      [&](const core::Dependency& one) -> std::optional<core::DependencyFacts> {
+        if (one.kind == core::Dependency::Kind::singleton) {
+          return core::DependencyFacts{.ended = earliest(job) == job.order()};
+        }
+        auto element = one.task;
+        if (one.kind == core::Dependency::Kind::after_corr && task >= 0) element = task;
+        return state_.facts(one.job, element);
+      },
+      state_.clock.wall());
+}
+
+void Queue::judge_dependencies(Job& job) {
+  if (job.dependencies.empty()) return;
+  job.dependency_state =
+      judge_task(job, job.is_array() ? job.waiting.tasks[0] : job.task.value_or(-1));
+  if (by_element(job)) {
+    // The array is as far as its furthest element.
+    for (const std::int64_t task : job.waiting.tasks) {
+      auto state = judge_task(job, task);
+      if (state.verdict >= job.dependency_state.verdict) continue;
+      job.dependency_state = std::move(state);
+      if (job.dependency_state.verdict == core::DependencyVerdict::fulfilled) break;
+    }
+  }
+  job.dependency_text = core::describe(job.dependency_state);
+  job.dependency_state.left = {};  // it is long, and the text says the same
+}
+
+std::optional<Reason> Queue::not_yet(const Job& job) const {
+  const WallTime now = state_.clock.wall();
+  if (job.hold == Hold::admin) return Reason::held_admin;
+  if (job.hold == Hold::user) return Reason::held_user;
+  if (!job.unfit.empty()) return Reason::bad_constraints;
+  if (job.dependency_state.verdict == core::DependencyVerdict::never)
+    return Reason::dependency_never;
+  if (job.dependency_state.verdict == core::DependencyVerdict::waiting) return Reason::dependency;
+  if (job.spec.begin_ms.value_or(0) > now.ms() || job.not_before > now) return Reason::begin_time;
+  const Partition* partition = admission_.find_partition(job.partition);
+  if (partition == nullptr || !partition->up) return Reason::partition_down;
+  if (!partition->max_time.unlimited() &&
+      (!job.time_limit || *job.time_limit > *partition->max_time.length)) {
+    return Reason::partition_time_limit;
+  }
+  if (drained_) return Reason::not_available;
+  return std::nullopt;
+}
+
+// False when nobody could start.
+bool Queue::prepare_entries(std::vector<core::QueueEntry>& queue) {
+  std::unordered_map<JobId, std::int64_t> running_tasks;
+  for (const auto& [id, job] : state_.jobs) {
+    if (core::is_active(job.state) && job.array) ++running_tasks[*job.array];
+  }
+  const auto add = [&](Job& job) {
+    core::QueueEntry entry{.job = job.id,
+                           .priority = job.priority,
+                           .order = static_cast<std::uint64_t>(job.order().value()),
+                           .shape = job.shape,
+                           .time_limit = job.time_limit};
+    // Of an array, those that run and those that are about to, singled out or not.
+    std::int64_t* taken = nullptr;
+    std::size_t room = kTasksPerPass;
+    if (throttle(job) > 0) {
+      taken = &running_tasks[job.order()];
+      const std::int64_t left = throttle(job) - *taken;
+      room = left > 0 ? std::min(room, static_cast<std::size_t>(left)) : 0;
+      if (room == 0) job.reason = Reason::task_limit;
+    }
+    if (!job.is_array()) {
+      if (room == 0) return;
+      if (taken != nullptr) ++*taken;
+      queue.push_back(entry);
+      return;
+    }
+    const bool each = by_element(job);
+    for (const std::int64_t task : job.waiting.tasks) {
+      if (room == 0) break;
+      if (each && judge_task(job, task).verdict != core::DependencyVerdict::fulfilled) continue;
+      entry.task = task;
+      queue.push_back(entry);
+      --room;
+      if (taken != nullptr) ++*taken;
+    }
+  };
+  std::vector<Job*> throttled;
+  for (auto& [id, job] : state_.jobs) {
+    if (job.state != core::JobState::pending) continue;
+    if (const auto why = not_yet(job)) {
+      job.reason = *why;
+      job.start.reset();
+    } else if (throttle(job) > 0) {
+      throttled.push_back(&job);
+    } else {
+      add(job);
+    }
+  }
+  // The room that an array's throttle leaves is taken in the queue's order, and of equals those
+  // that were singled out have waited longer than what is left of their array.
+  std::ranges::stable_sort(throttled, [](const Job* a, const Job* b) {
+    if (a->priority != b->priority) return a->priority > b->priority;
+    return !a->is_array() && b->is_array();
+  });
+  for (Job* job : throttled) add(*job);
+  return !queue.empty();
+}
+
+void Queue::schedule() {
+  state_.schedule_needed = false;
+  earliest_.reset();
+  const WallTime now = state_.clock.wall();
+  std::vector<JobId> hopeless;
+  std::vector<JobId> late;
+  for (auto& [id, job] : state_.jobs) {
+    if (job.state != core::JobState::pending) continue;
+    if (!job.dependencies.empty() &&
+        (state_.dependencies_changed ||
+         (job.dependency_state.next && *job.dependency_state.next <= now))) {
+      judge_dependencies(job);
+      if (job.dependency_state.verdict == core::DependencyVerdict::never &&
+          job.spec.kill_on_invalid_dependency) {
+        hopeless.push_back(id);
+      }
+    }
+    if (job.spec.deadline_ms && *job.spec.deadline_ms <= now.ms()) late.push_back(id);
+  }
+  state_.dependencies_changed = false;
+  for (const JobId id : hopeless) {
+    runs_.finish(id, core::JobState::cancelled, Reason::dependency_never);
+  }
+  for (const JobId id : late) {
+    if (state_.find(id) != nullptr) runs_.finish(id, core::JobState::deadline, Reason::deadline);
+  }
+
+  if (runs_.held_up()) return;
+  std::vector<core::QueueEntry> queue;
+  if (!prepare_entries(queue)) return;
+  const auto running = running_entries();
+  UserRules rules(state_);
+  const core::Decision decision =
+      core::schedule(state_.ledger.cluster(), queue, running, *state_.policy, &rules);
+
+  std::set<JobId> told;
+  for (const core::Wait& wait : decision.waits) {
+    const core::QueueEntry& entry = queue[wait.entry];
+    // An array waits for what its first element waits for.
+    if (!told.insert(entry.job).second) continue;
+    Job& job = state_.jobs.at(entry.job);
+    job.reason = parse_reason(wait.reason);
+    job.start.reset();
+    if (const auto start_in = known(wait.start_in)) job.start = now + *start_in;
+  }
+  for (const core::Start& start : decision.starts) {
+    const core::QueueEntry& entry = queue[start.entry];
+    Job& waiting = state_.jobs.at(entry.job);
+    Job& job = entry.task >= 0 ? state_.split(waiting, entry.task) : waiting;
+    // The rest of the array was not asked, or waits for another reason now.
+    if (waiting.is_array()) state_.schedule_needed = true;
+    runs_.start(job, start.placement);
+  }
+}
+
+bool Queue::schedule_if_due() {
+  if (!state_.schedule_needed || state_.clock.mono() < schedule_after_) return false;
+  const MonoTime begun = state_.clock.mono();
+  schedule();
+  const Millis took = state_.clock.mono() - begun;
+  if (took >= kLongPass) schedule_after_ = state_.clock.mono() + took * kPassShare;
+  return true;
+}
+
+std::optional<WallTime> Queue::due(const Job& job) const {
+  if (job.state != core::JobState::pending) return std::nullopt;
+  std::optional<WallTime> due;
+  const auto at = [&](WallTime time) {
+    if (!due || time < *due) due = time;
+  };
+  if (job.spec.deadline_ms) at(WallTime(*job.spec.deadline_ms));
+  if (job.hold != Hold::none) return due;
+  // Where nothing starts for now, its time comes with what ends that.
+  if (job.reason == Reason::begin_time && !runs_.held_up()) {
+    at(std::max(WallTime(job.spec.begin_ms.value_or(0)), job.not_before));
+  }
+  if (job.dependency_state.next) at(*job.dependency_state.next);
+  return due;
+}
+
+}  // namespace aliquot::engine

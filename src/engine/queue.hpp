@@ -1,0 +1,85 @@
+// Who waits and who starts: what is submitted, changed, held and let go, and one decision of
+// core/schedule after the other. Runs starts what it chooses.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/types.hpp"
+#include "core/schedule.hpp"
+#include "engine/admission.hpp"
+#include "engine/lookup.hpp"
+#include "engine/state.hpp"
+
+namespace aliquot::engine {
+
+class Runs;
+
+class Queue {
+ public:
+  Queue(State& state, Runs& runs) : state_(state), runs_(runs), names_(state), admission_(state) {}
+
+  Answer<JobId> submit(const Caller& caller, api::JobSpec spec);
+  // When it could start, if that is known, without submitting: sbatch --test-only.
+  Answer<api::JobInfo> test(const Caller& caller, api::JobSpec spec);
+  // Changes what was asked for; an error says why it cannot be read.
+  using Edit = std::function<Result<void>(api::JobSpec&)>;
+  Answer<void> update(const Caller& caller, const std::string& id, const Edit& edit);
+  Answer<void> hold(const Caller& caller, const std::string& id);
+  Answer<void> release(const Caller& caller, const std::string& id);
+  // Before the other waiting jobs of their owner: those are lowered, nobody is raised. `7,8`.
+  Answer<void> top(const Caller& caller, const std::string& ids);
+  // The machine starts no more jobs, until it is resumed.
+  Answer<void> drain(const Caller& caller, const std::string& reason);
+  Answer<void> undrain(const Caller& caller);
+
+  // A job that was checked, with a number of its own from now on.
+  Job& add(Job job);
+  // What an administrator holds only an administrator lets go: a user's hold on top changes
+  // nothing.
+  void hold_one(Job& job, Hold hold);
+  // What keeps a job from being looked at, before any question of room.
+  [[nodiscard]] std::optional<Reason> not_yet(const Job& job) const;
+
+  struct Drained {
+    std::string reason;
+    Uid uid;
+    WallTime since;
+  };
+  [[nodiscard]] const std::optional<Drained>& drained() const { return drained_; }
+  Result<void> read_drained();
+
+  // Starts what can start, where something has changed; false: not now, a long queue is not gone
+  // through all the time.
+  bool schedule_if_due();
+  [[nodiscard]] MonoTime next_pass() const { return schedule_after_; }
+  // When time alone may change something for a job that waits.
+  [[nodiscard]] std::optional<WallTime> due(const Job& job) const;
+
+ private:
+  void schedule();
+  bool prepare_entries(std::vector<core::QueueEntry>& queue);
+  void judge_dependencies(Job& job);
+  core::DependencyState judge_task(const Job& job, std::int64_t task);
+  JobId earliest(const Job& job);
+  [[nodiscard]] std::vector<core::RunningEntry> running_entries() const;
+  void set_drained(std::optional<Drained> drained);
+  Answer<Job> check_update(const Caller& caller, const Job& job, const Edit& edit);
+  void apply_update(Job& job, const Job& checked);
+  [[nodiscard]] bool waits_for_itself(const Job& job) const;
+
+  State& state_;
+  Runs& runs_;
+  Lookup names_;
+  Admission admission_;
+  std::optional<Drained> drained_;
+  MonoTime schedule_after_;
+  // For singletons: the first waiting or running job of a user and name, in this pass.
+  std::optional<std::map<std::pair<Uid, std::string>, JobId>> earliest_;
+};
+
+}  // namespace aliquot::engine

@@ -1,0 +1,271 @@
+#include "engine/views.hpp"
+
+#include <fmt/format.h>
+
+#include "core/explain.hpp"
+#include "core/placement.hpp"
+#include "engine/clients.hpp"
+#include "engine/job_info.hpp"
+#include "engine/queue.hpp"
+#include "engine/runs.hpp"
+#include "engine/user_limits.hpp"
+
+namespace aliquot::engine {
+namespace {
+
+// Of records that are read for one answer: nobody waits long for another's question.
+constexpr Bytes kPage = mib(1);
+
+std::string as_sentence(std::string words) {
+  if (words[0] >= 'a' && words[0] <= 'z') words[0] = static_cast<char>(words[0] - 'a' + 'A');
+  return words + ".";
+}
+
+}  // namespace
+
+void Views::redact(const Caller& caller, api::JobInfo& info) const {
+  if (state_.owns(caller, Uid(info.uid))) return;
+  info.command.clear();
+  info.work_dir.clear();
+  info.std_out.clear();
+  info.std_err.clear();
+  info.std_in.clear();
+  info.comment.clear();
+  info.reason_detail.clear();  // it may name its files
+}
+
+// Slurm's word in ours. `aliquot why` looks closer, for one job.
+std::string Views::wait_sentence(const Job& job) const {
+  if (job.state != core::JobState::pending || !job.detail.empty()) return "";
+  if (auto held_up = runs_.held_up()) return *held_up;
+  if (const UserLimit* limit = user_limit_of(job.reason)) {
+    const auto most = limit->most(state_.settings).value_or(0);
+    return fmt::format(fmt::runtime(limit->sentence), limit->show(most));
+  }
+  switch (job.reason) {
+    case Reason::resources:
+      return "there is not enough room for it now";
+    case Reason::priority:
+      return "jobs before it wait for the room it needs";
+    case Reason::dependency:
+      return "it waits for " + job.dependency_text;
+    case Reason::dependency_never:
+      return "what it waits for cannot happen any more";
+    case Reason::begin_time:
+      return "it is not to start yet";
+    case Reason::held_user:
+      return fmt::format("held: 'scontrol release {}'", job.id);
+    case Reason::held_admin:
+      return "held by an administrator";
+    case Reason::bad_constraints:
+      return job.unfit;
+    case Reason::task_limit:
+      return "as many of its array run as may run at once";
+    case Reason::partition_time_limit:
+      return "its time limit is longer than the partition's";
+    case Reason::not_available:
+      return queue_.drained() ? "the machine is drained: " + queue_.drained()->reason : "";
+    default:
+      return "";
+  }
+}
+
+Answer<std::optional<std::int64_t>> Views::list(const Caller& caller, const ListQuery& wanted,
+                                                const ShowJob& show) {
+  TRY(state_.admit(caller));
+  AccountingQuery query;
+  query.only_over = true;
+  query.start = state_.clock.wall() - state_.settings.min_job_age;
+  query.after = wanted.after;
+  query.most = kPage;
+  if (!wanted.id.empty()) {
+    const auto named = names_.parse_id(caller, wanted.id);
+    if (!named) return tl::make_unexpected(named.error());
+    query.id = named->head.value();
+  }
+  const auto other = [&](const std::string& user) {
+    return !wanted.user.empty() && user != wanted.user;
+  };
+  JobPage over;
+  if (!wanted.live) over = TRY(or_try_again(state_.store.query(query)));
+  for (api::JobInfo& job : over.jobs) {
+    if (other(job.user)) continue;
+    redact(caller, job);
+    show(job);
+  }
+  // First, since it may be over by the last page; and last, since what is over may be back by then.
+  if (wanted.after != 0 && over.next) return over.next;
+  api::JobInfo shown;  // one for all: its texts keep their memory
+  for (const auto& [live, job] : state_.jobs) {
+    if (other(job.owner.user)) continue;
+    if (query.id && job.id.value() != *query.id && job.array != JobId(*query.id)) continue;
+    write_info(job, shown);
+    clients_.add_steps(live, shown.steps);
+    if (!wanted.brief && state_.owns(caller, job.owner.uid)) {
+      if (auto why = wait_sentence(job); !why.empty()) shown.reason_detail = std::move(why);
+    }
+    redact(caller, shown);
+    show(shown);
+  }
+  return over.next;
+}
+
+Answer<api::JobInfo> Views::show(const Caller& caller, const std::string& id) {
+  TRY(state_.admit(caller));
+  const auto named = TRY(names_.parse_id(caller, id));
+  const JobId wanted = named.record;
+  api::JobInfo info;
+  if (const Job* job = state_.find(wanted)) {
+    info = to_info(*job);
+    if (auto why = wait_sentence(*job); !why.empty()) info.reason_detail = std::move(why);
+  } else {
+    auto over = state_.store.info(wanted);
+    if (!over && over.error().code == Error::Code::unavailable) return try_again(over.error());
+    if (!over) return refuse(Why::no_such_job, over.error().message);
+    info = std::move(*over);
+  }
+  info.steps = TRY(or_try_again(state_.store.steps(wanted)));
+  redact(caller, info);
+  return info;
+}
+
+Answer<std::string> Views::script(const Caller& caller, const std::string& id) {
+  const auto info = TRY(show(caller, id));
+  if (!state_.owns(caller, Uid(info.uid)))
+    return refuse(Why::access_denied, "the job is not yours");
+  const auto job = state_.store.load(JobId(info.id));
+  if (!job) {
+    if (job.error().code != Error::Code::not_found) return try_again(job.error());
+    return refuse(Why::no_such_job, job.error().message);
+  }
+  const auto payload = state_.store.payload(job->payload);
+  if (!payload && payload.error().code == Error::Code::unavailable) {
+    return try_again(payload.error());
+  }
+  if (!payload) return refuse(Why::no_script, payload.error().message);
+  if (!job->spec.batch) {
+    return refuse(Why::no_script, "an interactive job has no script");
+  }
+  return payload->script;
+}
+
+std::optional<Views::WaiterId> Views::wait(const Caller& caller, const std::string& id,
+                                           Ended ended) {
+  const auto at_once = [&](Answer<api::JobInfo> answer) {
+    ended(std::move(answer));
+    return std::nullopt;
+  };
+  auto info = show(caller, id);
+  if (!info) return at_once(std::move(info));
+  const auto named = names_.parse_id(caller, id);
+  if (!named) return at_once(tl::make_unexpected(named.error()));
+  const auto facts = state_.store.facts(named->head, named->task);
+  if (!facts) return at_once(try_again(facts.error()));
+  if (*facts && (*facts)->ended) return at_once(std::move(info));
+  const WaiterId waiter{named->head, ++last_waiter_};
+  waiting_[waiter.job][waiter.number] = {
+      named->task, [this, caller, ended = std::move(ended)](Answer<api::JobInfo> last) {
+        if (last) redact(caller, *last);
+        ended(std::move(last));
+      }};
+  return waiter;
+}
+
+void Views::stop_waiting(const WaiterId& waiter) {
+  const auto waiters = waiting_.find(waiter.job);
+  if (waiters == waiting_.end()) return;
+  waiters->second.erase(waiter.number);
+  if (waiters->second.empty()) waiting_.erase(waiters);
+}
+
+void Views::over(const Job& job) {
+  const api::JobInfo last = to_info(job);
+  tell_waiters(job.id, last);
+  if (job.array && *job.array != job.id) tell_waiters(*job.array, last);
+}
+
+// Those who wait for what is over now; of an array's waiters some wait for one element.
+void Views::tell_waiters(JobId waited, const api::JobInfo& last) {
+  const auto waiters = waiting_.find(waited);
+  if (waiters == waiting_.end()) return;
+  std::map<std::optional<std::int64_t>, bool> over;
+  for (const auto& [number, waiter] : waiters->second) {
+    const auto [known, fresh] = over.try_emplace(waiter.task, false);
+    if (fresh) {
+      const auto facts = state_.require_value(state_.store.facts(waited, waiter.task));
+      known->second = facts && facts->ended;
+    }
+    if (!known->second) continue;
+    state_.act([this, one = WaiterId{waited, number}, last] {
+      const auto all = waiting_.find(one.job);
+      if (all == waiting_.end()) return;
+      const auto told = all->second.extract(one.number);
+      if (all->second.empty()) waiting_.erase(all);
+      if (told) told.mapped().ended(last);
+    });
+  }
+}
+
+Answer<api::WhyInfo> Views::why(const Caller& caller, const std::string& id) {
+  const auto info = show(caller, id);
+  if (!info) return tl::make_unexpected(info.error());
+  api::WhyInfo why{.job_id = info->id,
+                   .state = info->state,
+                   .reason = info->reason,
+                   .sentences = {},
+                   .earliest_start_ms = std::nullopt};
+  const Job* job = state_.find(JobId(info->id));
+  if (job == nullptr) {
+    why.sentences.push_back(fmt::format("Job {} is over: {}.", info->id, info->state));
+    if (!info->reason_detail.empty()) why.sentences.push_back(info->reason_detail + ".");
+    return why;
+  }
+  if (job->state != core::JobState::pending) {
+    why.sentences.push_back(fmt::format("Job {} is {}.", info->id, info->state));
+    if (!info->reason_detail.empty()) why.sentences.push_back(info->reason_detail + ".");
+    return why;
+  }
+  why.earliest_start_ms = info->start_ms;
+  const bool room = !queue_.not_yet(*job) && user_limit_of(job->reason) == nullptr &&
+                    job->reason != Reason::task_limit && !runs_.held_up();
+  if (!room) {
+    const std::string& detail = job->detail;  // of a start that failed, its owner's
+    auto words = detail.empty()                        ? wait_sentence(*job)
+                 : state_.owns(caller, job->owner.uid) ? detail
+                                                       : "";
+    if (words.empty()) words = fmt::format("it waits for {}, not for room", info->reason);
+    why.sentences.push_back(as_sentence(std::move(words)));
+    return why;
+  }
+  const auto refusal = core::explain_refusal(state_.ledger.cluster(), job->shape);
+  if (core::place_by_scan(state_.ledger.cluster(), job->shape, *state_.policy)) {
+    why.sentences.emplace_back(
+        "There is room for it, but a job before it is waiting for that room.");
+  } else {
+    why.sentences = core::explain(state_.ledger, job->request, refusal).sentences;
+    if (job->reason == Reason::resources && !job->start) {
+      why.sentences.emplace_back(
+          "When it can start is not known: jobs without a time limit hold what it needs.");
+    }
+  }
+  return why;
+}
+
+Answer<api::JobList> Views::accounting(const Caller& caller, AccountingQuery query) {
+  TRY(state_.admit(caller));
+  query.steps = true;
+  query.most = kPage;
+  JobPage page = TRY(or_try_again(state_.store.query(query)));
+  for (api::JobInfo& job : page.jobs) {
+    // What runs is fresher in memory.
+    if (const Job* live = state_.find(JobId(job.id))) {
+      auto steps = std::move(job.steps);
+      job = to_info(*live);
+      job.steps = std::move(steps);
+    }
+    redact(caller, job);
+  }
+  return api::JobList{std::move(page.jobs), page.next};
+}
+
+}  // namespace aliquot::engine

@@ -1,0 +1,103 @@
+// What is shown, and to whom. Everybody may see who uses the machine and why a job waits; what a
+// job does is its owner's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "api/json.hpp"
+#include "api/types.hpp"
+#include "core/enforcement.hpp"
+#include "engine/lookup.hpp"
+#include "engine/state.hpp"
+#include "node/monitor.hpp"
+
+namespace aliquot::engine {
+
+class Clients;
+class Queue;
+class Runs;
+
+class Views {
+ public:
+  // What never changes.
+  struct Facts {
+    bool simulated = false;
+    std::vector<core::Backend> backends = {};
+    std::string state = {};  // the folder
+  };
+  Views(State& state, const Queue& queue, const Runs& runs, const Clients& clients, Facts facts)
+      : state_(state),
+        queue_(queue),
+        runs_(runs),
+        clients_(clients),
+        names_(state),
+        facts_(std::move(facts)),
+        started_(state.clock.wall()) {}
+
+  struct ListQuery {
+    std::string id = {};     // a job, or all of an array
+    std::string user = {};   // by name
+    bool brief = false;      // without the sentence that says why a job waits
+    bool live = false;       // without what is over
+    std::int64_t after = 0;  // JobList::next of the list before
+  };
+  // Hands every job that waits, runs or was over lately to `show`, one after the other: the queue
+  // may be long, and no copy of it is made. What is over comes in pages, with the queue on the
+  // first and, since what is over may come back meanwhile, on the last. The answer is
+  // JobList::next.
+  using ShowJob = std::function<void(const api::JobInfo&)>;
+  Answer<std::optional<std::int64_t>> list(const Caller& caller, const ListQuery& wanted,
+                                           const ShowJob& show);
+  Answer<api::JobInfo> show(const Caller& caller, const std::string& id);
+  Answer<std::string> script(const Caller& caller, const std::string& id);
+  Answer<api::WhyInfo> why(const Caller& caller, const std::string& id);
+  // In pages, with the steps.
+  Answer<api::JobList> accounting(const Caller& caller, AccountingQuery query);
+  [[nodiscard]] api::ClusterInfo cluster_info() const;
+
+  // Who waits for the end of a job, of an array, or of one of its elements.
+  struct WaiterId {
+    JobId job;
+    std::uint64_t number = 0;
+  };
+  using Ended = std::function<void(Answer<api::JobInfo>)>;
+  // Nothing where it is answered at once.
+  std::optional<WaiterId> wait(const Caller& caller, const std::string& id, Ended ended);
+  // Nobody is there any more to be told.
+  void stop_waiting(const WaiterId& waiter);
+  // A job is over: those who wait for it are told, once that is on record.
+  void over(const Job& job);
+
+  // What the monitor saw; nothing: it could not look.
+  void observe(std::optional<std::vector<node::GpuView>> views);
+
+ private:
+  void redact(const Caller& caller, api::JobInfo& info) const;
+  [[nodiscard]] std::string wait_sentence(const Job& job) const;
+  void tell_waiters(JobId waited, const api::JobInfo& last);
+  void show_gpus(api::NodeInfo& shown_node) const;
+
+  State& state_;
+  const Queue& queue_;
+  const Runs& runs_;
+  const Clients& clients_;
+  Lookup names_;
+  Facts facts_;
+  WallTime started_;
+  struct Waiter {
+    std::optional<std::int64_t> task;
+    Ended ended;
+  };
+  std::unordered_map<JobId, std::map<std::uint64_t, Waiter>> waiting_;  // by what they named
+  std::uint64_t last_waiter_ = 0;
+  std::vector<node::GpuView> views_;
+  bool stale_ = false;
+};
+
+}  // namespace aliquot::engine

@@ -1,0 +1,139 @@
+// The machine as it is shown.
+#include <fmt/format.h>
+
+#include "base/size.hpp"
+#include "base/text.hpp"
+#include "engine/queue.hpp"
+#include "engine/user_limits.hpp"
+#include "engine/views.hpp"
+#include "gpu/trouble.hpp"
+#include "node/job_grant.hpp"
+
+namespace aliquot::engine {
+
+void Views::observe(std::optional<std::vector<node::GpuView>> views) {
+  stale_ = !views;
+  if (!views) return;
+  views_ = std::move(*views);
+  for (node::GpuView& view : views_) {
+    for (node::GpuProcess& process : view.processes) {
+      process.command = make_plain(process.command);           // whoever runs a process names it
+      if (process.uid) (void)state_.users.find(*process.uid);  // asked for before it is shown
+    }
+  }
+}
+
+void Views::show_gpus(api::NodeInfo& shown_node) const {
+  const core::Cluster& cluster = state_.ledger.cluster();
+  const core::Node& node = cluster.node(0);
+  for (std::size_t i = 0; i < state_.machine.gpus.size(); ++i) {
+    const gpu::Device& device = state_.machine.gpus[i];
+    const core::GpuState& gpu = cluster.gpus(0)[i];
+    api::GpuInfo shown;
+    shown.index = device.index;
+    shown.uuid = device.gpu.id.value();
+    shown.model = core::model_name(device.gpu);
+    shown.simulated = device.simulated;
+    shown.health = gpu.usable ? "ok" : "unusable";
+    shown.memory = device.gpu.memory.value();
+    shown.memory_granted = (device.gpu.memory - gpu.memory_free).value();
+    shown.compute_limit = node.compute_limit.value();
+    shown.compute_granted = (node.compute_limit - gpu.compute_free).value();
+    shown.whole = gpu.whole;
+    shown.stale = gpu.stale || stale_;
+    for (const JobId job : state_.ledger.jobs_on(0, static_cast<core::GpuIndex>(i))) {
+      shown.jobs.push_back(job.value());
+    }
+    if (i < views_.size()) {
+      const std::string& trouble = views_[i].sample.trouble;
+      if (!gpu.usable && !trouble.empty()) shown.health = gpu::trouble_text(trouble);
+      shown.memory_used = views_[i].sample.memory_used.value();
+      shown.utilisation = views_[i].sample.utilisation.value();
+      for (const node::GpuProcess& process : views_[i].processes) {
+        const auto job = process.holder ? node::job_of(*process.holder) : std::nullopt;
+        shown.processes.push_back({.pid = process.pid,
+                                   .user = process.uid ? state_.users.name(*process.uid) : "",
+                                   .command = process.command,
+                                   .memory = process.memory.value(),
+                                   .job_id = job ? std::optional(job->value()) : std::nullopt});
+      }
+    }
+    shown_node.gpus.push_back(std::move(shown));
+  }
+}
+
+api::ClusterInfo Views::cluster_info() const {
+  const core::Cluster& cluster = state_.ledger.cluster();
+  const core::Node& node = cluster.node(0);
+  const core::NodeState& state = cluster.state(0);
+  const auto& drained = queue_.drained();
+  api::ClusterInfo info;
+  info.daemon_version = ALIQUOT_VERSION;
+  info.cluster = state_.settings.cluster;
+  info.one_user = state_.owner != Uid(0);
+  info.simulated = facts_.simulated;
+  info.policy = state_.policy->name();
+  info.cgroup = state_.executor.fence();
+  for (const core::Backend& backend : facts_.backends) {
+    info.enforcement.push_back({backend.name, backend.used, backend.detail});
+  }
+  info.node.name = state_.machine.name;
+  info.node.os = state_.machine.os;
+  info.node.cpus = node.cpus / kOneCpu;
+  info.node.cpus_allocated = (node.cpus - state.cpus_free) / kOneCpu;
+  info.node.memory = node.memory.value();
+  info.node.memory_allocated = (node.memory - state.memory_free).value();
+  info.node.boot_ms = state_.machine.boot.ms();
+  info.node.daemon_start_ms = started_.ms();
+  const bool busy = state_.ledger.size() > 0;
+  bool full = state.cpus_free == CpuMilli(0);
+  show_gpus(info.node);
+  info.node.state = drained ? (busy ? "draining" : "drained")
+                    : full  ? "allocated"
+                    : busy  ? "mixed"
+                            : "idle";
+  if (drained) {
+    info.node.reason = drained->reason;
+    info.node.reason_user = state_.users.name(drained->uid);
+    info.node.reason_ms = drained->since.ms();
+  }
+  for (const Partition& partition : state_.settings.partitions) {
+    api::PartitionInfo shown{.name = partition.name,
+                             .is_default = partition.is_default,
+                             .up = partition.up,
+                             .max_time_ms = std::nullopt,
+                             .default_time_ms = std::nullopt};
+    if (partition.max_time.length) shown.max_time_ms = partition.max_time.length->value();
+    if (partition.default_time.length)
+      shown.default_time_ms = partition.default_time.length->value();
+    info.partitions.push_back(std::move(shown));
+  }
+  info.config = {
+      {"ClusterName", state_.settings.cluster},
+      {"MinJobAge", fmt::format("{} sec", state_.settings.min_job_age / seconds(1))},
+      {"KillWait", fmt::format("{} sec", state_.settings.kill_wait / seconds(1))},
+      {"SchedulerType", "sched/aliquot"},
+      {"StateSaveLocation", facts_.state},
+      {"AliquotVersion", ALIQUOT_VERSION},
+      {"AliquotPolicy", std::string(state_.policy->name())},
+      {"AliquotFaultDomain", std::string(core::to_string(state_.settings.enforce.domain))},
+      {"AliquotEscape", state_.settings.enforce.kill_escapes ? "kill" : "report"},
+  };
+  const Limits& limits = state_.settings.limits;
+  info.config["MaxArraySize"] = std::to_string(limits.array_size);
+  info.config["MaxJobCount"] = std::to_string(limits.job_count);
+  info.config["MaxStepCount"] = std::to_string(limits.steps);
+  info.config["MaxSubmitJobsPerUser"] = std::to_string(limits.most_per_user());
+  info.config["AliquotMaxScriptSize"] = format_size(limits.script);
+  info.config["AliquotMaxEnvironmentSize"] = format_size(limits.environment);
+  if (state_.settings.purge_after) {
+    info.config["PurgeJobAfter"] = fmt::format("{} sec", *state_.settings.purge_after / seconds(1));
+  }
+  for (const UserLimit& limit : user_limits()) {
+    if (const auto most = limit.most(state_.settings))
+      info.config[limit.config] = limit.show(*most);
+  }
+  return info;
+}
+
+}  // namespace aliquot::engine

@@ -1,0 +1,11 @@
+set(kube_api_sources
+  api/api.cpp
+  api/api_client.cpp
+  api/base64.cpp
+  api/cluster_config.cpp
+  api/events.cpp
+  api/followed_file.cpp
+  api/lease.cpp
+  api/moments.cpp
+  api/reflector.cpp
+  api/yaml.cpp)

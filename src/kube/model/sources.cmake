@@ -1,0 +1,7 @@
+set(kube_model_sources
+  model/grant_annotation.cpp
+  model/node.cpp
+  model/node_gpus.cpp
+  model/pod.cpp
+  model/pod_request.cpp
+  model/quantity.cpp)

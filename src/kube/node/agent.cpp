@@ -1,0 +1,502 @@
+#include "kube/node/agent.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <boost/json.hpp>
+#include <chrono>
+#include <future>
+#include <utility>
+
+#include "core/watchdog.hpp"
+#include "kube/node/process_holder.hpp"
+#include "net/http.hpp"
+#include "node/monitor.hpp"
+
+namespace aliquot::kube {
+namespace {
+
+namespace asio = boost::asio;
+namespace json = boost::json;
+
+constexpr Millis kLookEvery = Millis(500);
+constexpr Millis kSampleEvery = seconds(1);  // while there are no shares to watch
+// A pod that is to start waits so long for the API server's word; then what we have heard counts.
+constexpr std::chrono::seconds kFetch(2);
+constexpr Millis kListing = seconds(2);
+// What changes all the time is not told each time.
+constexpr Millis kPublishPause = seconds(10);
+// A worker that is busy with one thing for so long is stuck.
+constexpr Millis kHung = seconds(90);
+
+core::Health health_of(const gpu::Sample& sample) {
+  if (sample.health == core::Health::ok && !sample.trouble.empty()) return core::Health::draining;
+  return sample.health;
+}
+
+std::string_view word_of(core::Health health) {
+  return health == core::Health::ok ? "ok" : health == core::Health::lost ? "lost" : "draining";
+}
+
+// As a label's value.
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out;
+}
+
+std::string labels_of(const Allocation& allocation) {
+  return fmt::format(
+      "namespace=\"{}\",pod=\"{}\",container=\"{}\",gpu=\"{}\"", escaped(allocation.pod.space),
+      escaped(allocation.pod.name), escaped(allocation.container),
+      escaped(allocation.grant.gpus.empty() ? std::string()
+                                            : allocation.grant.gpus.front().gpu.value()));
+}
+
+}  // namespace
+
+Agent::Agent(AgentParts parts, AgentOptions options)
+    : parts_(parts),
+      options_(std::move(options)),
+      looking_(parts.context),
+      sampling_(parts.context) {}
+
+Agent::~Agent() {
+  // Servers of MPS that nobody uses do not stay behind.
+  if (!allocations_) return;
+  std::set<HolderId> active;
+  for (const Allocation& allocation : allocations_->list()) active.insert(allocation.grant.holder);
+  parts_.enforcer.stop(active);
+}
+
+Result<std::unique_ptr<Agent>> Agent::create(AgentParts parts, AgentOptions options) {
+  auto agent = std::unique_ptr<Agent>(new Agent(parts, std::move(options)));
+  TRY(agent->open());
+  return agent;
+}
+
+Result<void> Agent::open() {
+  const PodReader& reader = options_.reader;
+  gpus_ = {.unit = reader.unit,
+           .over_commit = options_.over_commit,
+           .nvidia = reader.nvidia,
+           .gpus = {}};
+  for (const gpu::Device& device : parts_.gpus) {
+    gpus_.gpus.push_back({.uuid = device.gpu.id,
+                          .index = device.index,
+                          .model = device.gpu.model,
+                          .memory = device.gpu.memory,
+                          .health = device.gpu.health,
+                          .foreign = Bytes(0),
+                          .mig = device.gpu.mig_profile});
+  }
+  kubelet_ = open_pod_resources(options_.kubelet / "pod-resources" / "kubelet.sock", kListing);
+  allocations_ = TRY(Allocations::create(
+      {.run = options_.run, .library = options_.library, .enforcer = parts_.enforcer}));
+  plugin_ = std::make_unique<Plugin>(
+      Plugin::Parts{.node = reader.node,
+                    .view = {.run = options_.run,
+                             .gpus = parts_.gpus,
+                             .unit = reader.unit,
+                             .library = !options_.library.empty(),
+                             .standin = options_.standin,
+                             .device_nodes = common_device_nodes()},
+                    .resources = served(reader.names, reader.nvidia, options_.gpushare),
+                    .over_commit = options_.over_commit,
+                    .kubelet = *kubelet_,
+                    .pods = pods_,
+                    .allocations = *allocations_,
+                    .clock = parts_.clock,
+                    .fetch = [this](const std::string& space, const std::string& name) {
+                      return fetch(space, name);
+                    }});
+  servers_ = std::make_unique<PluginServers>(*plugin_, options_.kubelet / "device-plugins");
+  events_ = std::make_unique<Events>(
+      parts_.context, parts_.api, parts_.clock,
+      EventsOptions{.component = "aliquot-kube-node", .host = reader.node});
+  const std::string name = net::percent_encode(reader.node);
+  pod_watch_ = std::make_unique<Reflector>(
+      parts_.context, parts_.api,
+      ReflectorOptions{.target = "/api/v1/pods?fieldSelector=spec.nodeName%3D" + name},
+      [this](EventType type, const json::object& object) { hear_pod(type, object); },
+      [this] { pods_.set_synced(); });
+  node_watch_ = std::make_unique<Reflector>(
+      parts_.context, parts_.api,
+      ReflectorOptions{.target = "/api/v1/nodes?fieldSelector=metadata.name%3D" + name},
+      [this](EventType type, const json::object& object) {
+        if (type != EventType::deleted) hear_node(object);
+      });
+  return {};
+}
+
+void Agent::start() {
+  {
+    const std::lock_guard lock(mutex_);
+    looked_ = sampled_ = parts_.clock.mono();
+  }
+  pod_watch_->start();
+  node_watch_->start();
+  look();
+  sample();
+}
+
+void Agent::after(asio::steady_timer& timer, Millis pause, void (Agent::*next)()) {
+  timer.expires_after(std::chrono::milliseconds(pause.value()));
+  timer.async_wait([this, next](const boost::system::error_code& error) {
+    if (!error) (this->*next)();
+  });
+}
+
+// ---- the API server
+// ------------------------------------------------------------------------------
+
+void Agent::hear_pod(EventType type, const json::object& object) {
+  if (type == EventType::deleted) {
+    const PodName id{std::string(meta_text(object, "namespace")),
+                     std::string(meta_text(object, "name")), std::string(meta_text(object, "uid"))};
+    pods_.remove(id);
+    patched_.erase(id.uid);
+    return;
+  }
+  auto pod = options_.reader.read(object);
+  if (!pod) {
+    spdlog::warn("a pod cannot be read: {}", pod.error().message);
+    return;
+  }
+  pods_.put(std::move(*pod));
+}
+
+void Agent::hear_node(const json::object& object) {
+  const auto* meta = find_object(object, "metadata");
+  const auto* annotations = meta == nullptr ? nullptr : find_object(*meta, "annotations");
+  published_ = annotations == nullptr
+                   ? std::string()
+                   : std::string(find_text(*annotations, options_.reader.names.gpus()));
+  publish();
+}
+
+void Agent::publish() {
+  if (!published_ || publishing_) return;
+  NodeGpus wanted;
+  {
+    const std::lock_guard lock(mutex_);
+    wanted = gpus_;
+  }
+  const std::string text = write_node_gpus(wanted);
+  if (text == *published_) return;
+  const auto calm = [](NodeGpus gpus) {
+    for (NodeGpu& gpu : gpus.gpus) gpu.foreign = Bytes(0);
+    return gpus;
+  };
+  const auto before = read_node_gpus(*published_);
+  const MonoTime now = parts_.clock.mono();
+  if (before && calm(*before) == calm(wanted) && now < publish_after_) return;
+  publish_after_ = now + kPublishPause;
+  publishing_ = true;
+  const json::object body{{"metadata", {{"annotations", {{options_.reader.names.gpus(), text}}}}}};
+  parts_.api.send({.method = "PATCH",
+                   .target = object_path("api/v1", {}, "nodes", options_.reader.node),
+                   .body = json::serialize(body),
+                   .content_type = std::string(kMergePatch)},
+                  guarded([this](const Result<ApiResponse>& response) {
+                    publishing_ = false;
+                    const auto object = object_of(response);
+                    // The next look tries again.
+                    say_once(object ? ""
+                                    : fmt::format("cannot say what GPUs node {} has: {}",
+                                                  options_.reader.node, object.error().message));
+                    if (object) hear_node(*object);
+                  }));
+}
+
+// What is in the way for long is said once.
+void Agent::say_once(const std::string& trouble) {
+  if (!trouble.empty() && trouble != said_) spdlog::warn("{}", trouble);
+  said_ = trouble;
+}
+
+void Agent::post(std::function<void()> task) {
+  asio::post(parts_.context, guarded(std::move(task)));
+}
+
+Result<NodePod> Agent::fetch(const std::string& space, const std::string& name) {
+  auto promise = std::make_shared<std::promise<Result<NodePod>>>();
+  auto future = promise->get_future();
+  // Nothing of ours in it: who waits may have given up, and we may be gone, before it is answered.
+  asio::post(parts_.context, [&api = parts_.api, reader = options_.reader, space, name, promise] {
+    api.send(
+        {.target = object_path("api/v1", space, "pods", name)},
+        [reader, promise](const Result<ApiResponse>& response) {
+          const auto object = object_of(response);
+          promise->set_value(object ? reader.read(*object) : tl::make_unexpected(object.error()));
+        });
+  });
+  if (future.wait_for(kFetch) != std::future_status::ready) {
+    return fail(Error::Code::unavailable, "the API server takes its time");
+  }
+  return future.get();
+}
+
+void Agent::patch_pod(const NodePodPtr& pod, const AnnotationPatch& patch, const std::string& why) {
+  const PodName id = pod->pod.id;
+  // What was sent for this version of the pod is under way, or its event is.
+  const auto sent = patched_.find(id.uid);
+  if (sent != patched_.end() && sent->second == pod->pod.resource_version) return;
+  patched_[id.uid] = pod->pod.resource_version;
+  parts_.api.send({.method = "PATCH",
+                   .target = object_path("api/v1", id.space, "pods", id.name),
+                   .body = annotation_patch(patch, id.uid, pod->pod.resource_version),
+                   .content_type = std::string(kMergePatch)},
+                  guarded([this, id, why](const Result<ApiResponse>& response) {
+                    const auto object = object_of(response);
+                    if (object) {
+                      if (!why.empty()) {
+                        spdlog::info("pod {}/{}: {}", id.space, id.name, why);
+                        events_->tell({.name_space = id.space, .name = id.name, .uid = id.uid},
+                                      Severity::normal, "GpuCorrected", why);
+                      }
+                      return;
+                    }
+                    patched_.erase(id.uid);  // tried again with what is there then
+                    if (object.error().code == Error::Code::failed_state) return;
+                    say_once(fmt::format("pod {}/{}: cannot write what it holds: {}", id.space,
+                                         id.name, object.error().message));
+                  }));
+}
+
+void Agent::correct(const std::vector<Correction>& corrections) {
+  NodeGpus gpus;
+  {
+    const std::lock_guard lock(mutex_);
+    gpus = gpus_;
+  }
+  for (const Correction& correction : corrections) {
+    const NodePod& pod = *correction.pod;
+    AnnotationPatch patch = grant_annotations(pod.pod.id, pod.request, correction.grant, gpus,
+                                              options_.reader.names, options_.reader.key);
+    std::vector<std::string> words;
+    for (const auto& [container, granted] : correction.grant.containers) {
+      for (const core::GrantedGpu& gpu : granted) {
+        words.push_back(fmt::format("{} has GPU {}", container, gpu.gpu));
+      }
+    }
+    patch_pod(correction.pod, patch,
+              fmt::format("the grant now says what the kubelet gave: {}", fmt::join(words, ", ")));
+  }
+}
+
+// Tells gpushare's users that the pod has what it was promised.
+void Agent::mark_assigned() {
+  std::set<std::string> held;
+  for (const Allocation& allocation : allocations_->list()) held.insert(allocation.pod.uid);
+  for (const NodePodPtr& pod : pods_.all()) {
+    const std::string name(kGpushareAssigned);
+    const auto* assigned = pod->pod.annotation(name);
+    if (assigned == nullptr || *assigned != "false" || !held.contains(pod->pod.id.uid)) continue;
+    patch_pod(pod, {{name, "true"}}, "");
+  }
+}
+
+void Agent::tell(const std::vector<node::Escape>& escapes, const std::string& reason) {
+  for (const node::Escape& escape : escapes) {
+    spdlog::warn("{}: {}", escape.job, escape.what);
+    const auto allocation = allocations_->find(escape.job);
+    if (!allocation) continue;
+    const PodName& pod = allocation->pod;
+    events_->tell({.name_space = pod.space, .name = pod.name, .uid = pod.uid}, Severity::warning,
+                  reason, fmt::format("container {}: {}", allocation->container, escape.what));
+  }
+}
+
+// ---- the kubelet
+// ---------------------------------------------------------------------------------
+
+void Agent::look() {
+  if (!std::exchange(looking_now_, true)) {
+    worker_.post([this] {
+      look_at_kubelet();
+      post([this, corrections = plugin_->corrections()] {
+        looking_now_ = false;
+        correct(corrections);
+        mark_assigned();
+      });
+    });
+  }
+  after(looking_, kLookEvery, &Agent::look);
+}
+
+void Agent::look_at_kubelet() {
+  const auto served = servers_->look();
+  const std::string trouble = served ? "" : served.error().message;
+  {
+    const std::lock_guard lock(mutex_);
+    registered_ = bool(served);
+    if (std::exchange(kubelet_trouble_, trouble) != trouble && !trouble.empty()) {
+      spdlog::warn("{}", trouble);
+    }
+  }
+  plugin_->look();
+  parts_.enforcer.tick();
+  const std::lock_guard lock(mutex_);
+  looked_ = parts_.clock.mono();
+}
+
+// ---- the GPUs
+// ------------------------------------------------------------------------------------
+
+void Agent::sample() {
+  if (!std::exchange(sampling_now_, true)) {
+    monitor_.post([this] {
+      look_at_gpus();
+      post([this] {
+        sampling_now_ = false;
+        publish();
+      });
+    });
+  }
+  after(sampling_, parts_.enforcer.watching() ? core::kWatchInterval : kSampleEvery,
+        &Agent::sample);
+}
+
+void Agent::look_at_gpus() {
+  const auto held = allocations_->list();
+  std::vector<node::RunningJob> running;
+  for (const Allocation& allocation : held) {
+    std::vector<GpuId> gpus;
+    for (const core::GrantedGpu& gpu : allocation.grant.gpus) gpus.push_back(gpu.gpu);
+    running.push_back({.id = allocation.grant.holder,
+                       .uid = allocation.grant.owner,
+                       .mark = {},
+                       .gpus = std::move(gpus),
+                       .gid = allocation.grant.group});
+  }
+  const ProcessHolders holders(held, pods_.all());
+  const node::FencedJob fenced = holders_among(holders);
+  auto views = node::look_at_gpus(parts_.devices, running, fenced, false);
+  if (!views) {
+    spdlog::warn("cannot sample the GPUs: {}", views.error().message);
+  } else {
+    const auto members = node::members_by(running, fenced, false);
+    auto escapes = parts_.enforcer.inspect(*views, members);
+    auto broken = faults_.look(*views, running, members);
+    if (!escapes.empty() || !broken.empty()) {
+      post([this, escapes = std::move(escapes), broken = std::move(broken)] {
+        tell(escapes, "GpuLimitExceeded");
+        tell(broken, "GpuBroken");
+      });
+    }
+    std::map<GpuId, core::Health> health;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const node::GpuView& view : *views) {
+        health[view.sample.id] = health_of(view.sample);
+        Bytes foreign(0);
+        for (const node::GpuProcess& process : view.processes) {
+          if (!process.holder) foreign += process.memory;
+        }
+        for (NodeGpu& gpu : gpus_.gpus) {
+          if (gpu.uuid != view.sample.id) continue;
+          gpu.health = health[view.sample.id];
+          // In steps, or it would be another one each time.
+          gpu.foreign = mib(256) * ((foreign + mib(256) - Bytes(1)) / mib(256));
+        }
+      }
+      views_ = std::move(*views);
+    }
+    plugin_->set_health(health);
+  }
+  const std::lock_guard lock(mutex_);
+  sampled_ = parts_.clock.mono();
+}
+
+// ---- for people and probes
+// -----------------------------------------------------------------------
+
+bool Agent::alive() const {
+  const std::lock_guard lock(mutex_);
+  const MonoTime now = parts_.clock.mono();
+  return now - looked_ < kHung && now - sampled_ < kHung;
+}
+
+bool Agent::ready() const {
+  const std::lock_guard lock(mutex_);
+  return registered_ && pods_.synced();
+}
+
+void Agent::metrics(std::function<void(std::string)> done) {
+  monitor_.post(
+      [this, done = std::move(done)] { post([done, text = write_metrics()] { done(text); }); });
+}
+
+std::string Agent::write_metrics() {
+  std::string text;
+  const auto family = [&](const char* name, const char* kind, const char* help) {
+    text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", name, help, kind);
+  };
+  NodeGpus gpus;
+  std::vector<node::GpuView> views;
+  {
+    const std::lock_guard lock(mutex_);
+    gpus = gpus_;
+    views = views_;
+  }
+  family("aliquot_gpu_memory_bytes", "gauge", "memory that pods may use");
+  for (const NodeGpu& gpu : gpus.gpus) {
+    text += fmt::format("aliquot_gpu_memory_bytes{{gpu=\"{}\",model=\"{}\"}} {}\n", gpu.uuid,
+                        escaped(gpu.model), gpu.memory);
+  }
+  family("aliquot_gpu_health", "gauge", "1 for the state that the GPU is in");
+  for (const NodeGpu& gpu : gpus.gpus) {
+    text += fmt::format("aliquot_gpu_health{{gpu=\"{}\",state=\"{}\"}} 1\n", gpu.uuid,
+                        word_of(gpu.health));
+  }
+  family("aliquot_gpu_foreign_bytes", "gauge", "memory held by processes of no pod");
+  for (const NodeGpu& gpu : gpus.gpus) {
+    text += fmt::format("aliquot_gpu_foreign_bytes{{gpu=\"{}\"}} {}\n", gpu.uuid, gpu.foreign);
+  }
+  family("aliquot_gpu_memory_used_bytes", "gauge", "memory in use, as the driver says");
+  for (const node::GpuView& view : views) {
+    text += fmt::format("aliquot_gpu_memory_used_bytes{{gpu=\"{}\"}} {}\n", view.sample.id,
+                        view.sample.memory_used);
+  }
+  family("aliquot_gpu_utilisation_ratio", "gauge",
+         "time with a kernel running, as the driver says");
+  for (const node::GpuView& view : views) {
+    text += fmt::format("aliquot_gpu_utilisation_ratio{{gpu=\"{}\"}} {}\n", view.sample.id,
+                        static_cast<double>(view.sample.utilisation.value()) / 10'000);
+  }
+  const auto held = allocations_->list();
+  family("aliquot_container_memory_limit_bytes", "gauge", "what the container was granted");
+  for (const Allocation& one : held) {
+    Bytes limit(0);
+    for (const core::GrantedGpu& gpu : one.grant.gpus) limit += gpu.portion.memory;
+    text += fmt::format("aliquot_container_memory_limit_bytes{{{}}} {}\n", labels_of(one), limit);
+  }
+  family("aliquot_container_compute_ratio", "gauge", "its part of the GPU's compute");
+  for (const Allocation& one : held) {
+    Compute part(0);
+    for (const core::GrantedGpu& gpu : one.grant.gpus) part += gpu.portion.compute;
+    text += fmt::format("aliquot_container_compute_ratio{{{}}} {}\n", labels_of(one),
+                        static_cast<double>(part.value()) / 10'000);
+  }
+  family("aliquot_container_memory_used_bytes", "gauge", "what its processes say that they hold");
+  for (const Allocation& one : held) {
+    if (one.resource.kind == Kind::whole) continue;
+    text += fmt::format("aliquot_container_memory_used_bytes{{{}}} {}\n", labels_of(one),
+                        parts_.enforcer.in_use(one.grant.holder));
+  }
+  family("aliquot_container_gpu_seconds_total", "counter", "GPU time, measured by the library");
+  for (const Allocation& one : held) {
+    const auto measured = parts_.enforcer.measure(one.grant.holder);
+    if (!measured) continue;
+    text += fmt::format("aliquot_container_gpu_seconds_total{{{}}} {}\n", labels_of(one),
+                        static_cast<double>(measured->gpu_time.value()) / 1'000);
+  }
+  return text;
+}
+
+}  // namespace aliquot::kube

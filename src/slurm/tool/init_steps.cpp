@@ -1,0 +1,181 @@
+#include "slurm/tool/init_steps.hpp"
+
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "base/text.hpp"
+#include "slurm/conf_text.hpp"
+#include "slurm/init/cluster_files.hpp"
+#include "slurm/setup_files.hpp"
+#include "slurm/text_diff.hpp"
+#include "sys/file.hpp"
+#include "sys/program.hpp"
+
+namespace aliquot::slurm {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A file for each daemon that has yet to start anew.
+const char* const kStale = "/var/lib/aliquot/init-restart";
+constexpr auto kPortPatience = std::chrono::seconds(60);
+constexpr std::size_t kLongDiff = 200;  // lines of a new file that are worth showing
+
+sys::Ended outcome(const std::vector<std::string>& command, std::optional<Millis> patience) {
+  std::vector<std::string> environment{"LC_ALL=C", "DEBIAN_FRONTEND=noninteractive"};
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (!std::string_view(*entry).starts_with("LC_ALL=")) environment.emplace_back(*entry);
+  }
+  return sys::run_program({.file = command.front(),
+                           .argv = command,
+                           .environment = std::move(environment),
+                           .directory = "/"},
+                          sys::Streams::together, "", patience);
+}
+
+bool succeeds(const std::vector<std::string>& command, const std::string& line) {
+  const auto ended = outcome(command, seconds(20));
+  if (ended.status != 0) return false;
+  const auto lines = lines_of_text(ended.out);
+  return line.empty() || std::ranges::find(lines, line) != lines.end();
+}
+
+std::string last_line(std::string_view text) {
+  const auto lines = lines_of_text(text);
+  const auto last = std::find_if(lines.rbegin(), lines.rend(), [](const std::string& line) {
+    return line.find_first_not_of(" \t\r") != std::string::npos;
+  });
+  return last == lines.rend() ? "it says nothing" : make_plain(*last);
+}
+
+std::string text_of_log(const std::string& log) {
+  return log.empty() ? "" : sys::read_whole(log, 256UL << 20U).value_or("");
+}
+
+// The last complaints in a daemon's log since it was so long.
+std::string complaints(const std::string& log, std::size_t since) {
+  const std::string text = text_of_log(log);
+  std::vector<std::string> found;
+  for (const auto& line :
+       lines_of_text(std::string_view(text).substr(std::min(since, text.size())))) {
+    for (const std::string_view level : {"error: ", "fatal: "}) {
+      const auto at = line.find(level);
+      if (at != std::string::npos) found.push_back(make_plain(line.substr(at + level.size())));
+    }
+  }
+  if (found.empty()) return "";
+  const auto last = found.end() - std::min<std::ptrdiff_t>(std::ssize(found), 3);
+  return fmt::format("; {}: {}", log, fmt::join(last, found.end(), "; "));
+}
+
+}  // namespace
+
+bool StepRunner::is_done(const Step& step) const {
+  if (!step.daemon.empty()) {
+    if (std::ranges::count(stale_, step.daemon) > 0) return false;
+    if (fs::exists(fs::path(kStale) / step.daemon)) return false;
+  }
+  return succeeds(step.done_by, step.done_line);
+}
+
+Result<void> StepRunner::run(const Step& step) {
+  const std::size_t said = text_of_log(step.log).size();
+  const auto ended = outcome(step.command, std::nullopt);
+  if (ended.status != 0) {
+    return fail(Error::Code::internal, "{} failed: {}: {}{}", step.purpose,
+                shell_line(step.command), last_line(ended.out), complaints(step.log, said));
+  }
+  const auto deadline = std::chrono::steady_clock::now() + kPortPatience;
+  while (!step.until.empty() && !succeeds(step.until, step.until_line)) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      return fail(Error::Code::unavailable,
+                  "{} does not answer as it should within 60 s ({}){}: put that right, and run "
+                  "this again",
+                  step.purpose, shell_line(step.until), complaints(step.log, said));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  if (!step.daemon.empty()) {
+    std::error_code ignored;
+    fs::remove(fs::path(kStale) / step.daemon, ignored);
+  }
+  return {};
+}
+
+Result<void> StepRunner::steps(const std::vector<Step>& list) {
+  for (const Step& step : list) {
+    if (is_done(step)) continue;
+    ++changes_;
+    fmt::print("# {}\n{}\n", step.purpose, shell_line(step.command));
+    std::fflush(stdout);
+    if (apply_) TRY(run(step));
+  }
+  return {};
+}
+
+Result<void> StepRunner::mark(const std::string& path) {
+  const auto daemons = daemons_of(path);
+  if (!apply_) {
+    stale_.insert(stale_.end(), daemons.begin(), daemons.end());
+    return {};
+  }
+  std::error_code error;
+  fs::create_directories(kStale, error);
+  if (error) return sys::system_error(error.value(), "cannot make", kStale);
+  for (const std::string& daemon : daemons) {
+    TRY(sys::write_whole(fs::path(kStale) / daemon, "", 0600, true));
+  }
+  return {};
+}
+
+Result<void> StepRunner::files(const SetupPlan& plan) {
+  for (const FileChange& change : plan.changes) {
+    const auto lines = lines_of_text(change.after.value_or("")).size();
+    if (apply_) {
+      fmt::print("# {} is {}\n", change.path, change.before ? "changed" : "written");
+    } else if (lines > kLongDiff) {
+      fmt::print("# {}: {} lines, generated\n", change.path, lines);
+    } else {
+      fmt::print("{}", unified_diff(change.before.value_or(""), change.after.value_or(""),
+                                    change.before ? change.path : "/dev/null",
+                                    change.after ? change.path : "/dev/null"));
+    }
+    TRY(mark(change.path));
+  }
+  std::fflush(stdout);
+  changes_ += plan.changes.size();
+  if (!apply_ || plan.changes.empty()) return {};
+  for (const FileChange& change : plan.changes) {
+    std::error_code error;
+    fs::create_directories(fs::path(change.path).parent_path(), error);
+    if (error) return sys::system_error(error.value(), "cannot make the folder of", change.path);
+  }
+  TRY(apply_plan(plan, fmt::format("{}/aliquot-backup", kSlurmFolder), "slurm"));
+  return {};
+}
+
+Result<void> StepRunner::secret(const std::string& path, const std::string& text,
+                                const std::string& user) {
+  if (const auto there = sys::read_whole(path, 1UL << 20U); there && *there == text) return {};
+  ++changes_;
+  fmt::print("# {}: the controller's\n", path);
+  TRY(mark(path));
+  if (!apply_) return {};
+  const passwd* owner = ::getpwnam(user.c_str());
+  if (owner == nullptr) {
+    return fail(Error::Code::not_found, "there is no user {}: install its package again", user);
+  }
+  TRY(sys::write_whole(path, text, 0400, true));
+  if (::chown(path.c_str(), owner->pw_uid, owner->pw_gid) != 0) {
+    return sys::system_error(errno, "cannot give away", path);
+  }
+  return {};
+}
+
+}  // namespace aliquot::slurm
