@@ -106,14 +106,13 @@ tell='echo "$SLURM_JOB_GPUS" >"$SANDBOX/out/gpu.$SLURM_JOB_ID"'
   rm -f "$SANDBOX"/out/gpu.*
   for _ in 1 2; do submit root "$tell; sleep 300" "${course[@]}" --gres=mps:16 >/dev/null; done
   eventually begun 2
-  run -0 --separate-stderr srun "${course[@]}" -G 2 bash -c 'echo "${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}"'
+  # Its end is in another second than its beginning: slurmctld makes the script's list of jobs anew only for that.
+  run -0 --separate-stderr srun "${course[@]}" -G 2 bash -c 'echo "${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}"; sleep 1.5'
   echo "$output"
   [[ $output =~ ^[0-3],[0-3]$ ]]
   for gpu in ${output//,/ }; do run ! grep -qx "$gpu" "$SANDBOX"/out/gpu.*; done
-  # What ended a moment ago still holds its GPUs in slurmctld's eyes, and a job that waits keeps those it named.
   only_shares() { [[ $(squeue -h | wc -l) -eq 2 ]]; }
   eventually only_shares
-  sleep 2
   submit root "$tell; sleep 300" "${course[@]}" --gres=gpu:2 >/dev/null
   eventually begun 3
   scancel -u root

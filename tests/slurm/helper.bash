@@ -62,6 +62,12 @@ need_sandbox() {
   export SANDBOX_GO=$SANDBOX/out/go.$BATS_TEST_NUMBER
 }
 
+what_is_there() {
+  squeue -a -o '%i %T %r %u %P %b %S %R'
+  scontrol show nodes | grep -E 'NodeName|State|Reason|Gres'
+  tail -n 30 "$SANDBOX"/log/slurmctld.log "$SANDBOX"/log/agent-*.out
+}
+
 # as USER COMMAND…
 as() {
   local user=$1

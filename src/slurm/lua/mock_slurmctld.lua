@@ -2,7 +2,7 @@
 -- run, as job_submit.lua would be; each line of input is one call, each line of output its result.
 --   submit|modify key=value…     text values in hex; numbers as `#7`; `spank`, `env.NAME`,
 --                                `record.NAME` (the job that is changed), `part.NAME=#1` (default?)
---   job key=value…               one more of slurm.jobs; without a key: none any more
+--   job key=value…               one more of slurm.jobs, in a new list as slurmctld makes it; without a key: none any more
 --   reservation name=… key=…     one more of slurm.reservations
 --   -> code key=value…           all fields that are set afterwards, `user` and `log` for messages
 
@@ -80,7 +80,7 @@ for line in io.lines() do
   if next(spank) then fields.spank_job_env = spank end
   local desc, ok, code = described(fields), nil, nil
   if call == "job" then
-    if next(fields) then slurm.jobs[#slurm.jobs + 1] = fields else slurm.jobs = {} end
+    slurm.jobs = next(fields) and { fields, (table.unpack or unpack)(slurm.jobs) } or {}
     fields, ok, code = {}, true, 0
   elseif call == "reservation" then
     slurm.reservations[fields.name] = fields

@@ -45,37 +45,21 @@ local function shards_by_type(gres)
   return types
 end
 
--- What was named lately: slurmctld shows a script its jobs as they were up to a second ago, and a
--- burst comes faster.
-local lately = {}
-local function remember(gres)
-  local now, kept = os.time(), {}
-  for _, each in ipairs(lately) do
-    if now - each.time <= queue_grace then kept[#kept + 1] = each end
-  end
-  kept[#kept + 1] = { time = now, types = shards_by_type(gres) }
-  lately = kept
-end
+-- Whether it is shards of whichever GPU has room first.
+local function names_none(gres) return ((gres or "") .. ","):find("shard:%d+,") ~= nil end
 
--- What was named lately and is not among `shown` yet, jobs' times and counts by type. Each job was
--- named once, in the second of its submission or just before; one that is older is another's.
-local function named_unseen(shown)
-  local unseen, now = {}, os.time()
-  for _, each in ipairs(lately) do
-    for name, count in pairs(now - each.time <= queue_grace and each.types or {}) do
-      local jobs, seen = shown[name] or {}, nil
-      for i, job in ipairs(jobs) do
-        local fits = job.count == count and job.time >= each.time
-        if fits and (not seen or job.time < jobs[seen].time) then seen = i end
-      end
-      if seen then
-        table.remove(jobs, seen)
-      else
-        unseen[name] = (unseen[name] or 0) + count
-      end
-    end
-  end
-  return unseen
+-- What was named since slurmctld last made its list of jobs, by type. It makes a new one only when
+-- something has changed in a later second than the list's: of a burst, and of what it left running,
+-- the old list tells nothing, for as long as nothing else happens.
+local latest = { list = nil, named = {}, unnamed = false }
+local function unseen()
+  if latest.list ~= slurm.jobs then latest = { list = slurm.jobs, named = {}, unnamed = false } end
+  return latest
+end
+local function remember(gres)
+  local named = unseen().named
+  for name, count in pairs(shards_by_type(gres)) do named[name] = (named[name] or 0) + count end
+  latest.unnamed = latest.unnamed or names_none(gres)
 end
 
 local function set_of(list)
@@ -107,16 +91,13 @@ end
 
 -- What jobs hold of each GPU, by node and type, and what waiting ones have named, by type.
 local function look_at_jobs()
-  local held, named, shown = {}, {}, {}
+  local held, named = {}, {}
   for _, job in pairs(slurm.jobs or {}) do
     local state = type(job.job_state) == "number" and math.fmod(job.job_state, 256)
-    local asked = shards_by_type(state and job.tres_per_node)
-    for name, count in pairs(asked) do
-      shown[name] = shown[name] or {}
-      table.insert(shown[name], { time = job.submit_time or 0, count = count })
-    end
     if state == pending then
-      for name, count in pairs(asked) do named[name] = (named[name] or 0) + count end
+      for name, count in pairs(shards_by_type(job.tres_per_node)) do
+        named[name] = (named[name] or 0) + count
+      end
     elseif state == running or state == suspended then
       local nodes = expand_nodes(job.nodes or "")
       for name, count in pairs(shards_by_type(job.gres_used)) do
@@ -127,7 +108,7 @@ local function look_at_jobs()
       end
     end
   end
-  for name, count in pairs(named_unseen(shown)) do named[name] = (named[name] or 0) + count end
+  for name, count in pairs(unseen().named) do named[name] = (named[name] or 0) + count end
   return held, named
 end
 
@@ -176,18 +157,19 @@ local function least_held(gpus)
   return best
 end
 
--- Whether a job like this begins as soon as there is room: nothing else keeps it waiting. Which
--- nodes have a feature no script is shown.
+-- Whether a job like this begins as soon as there is room: nothing else keeps it waiting, and nobody
+-- is about to take a GPU that he did not name. Which nodes have a feature no script is shown.
 local function begins_at_once(desc, partitions)
   local later = type(desc.begin_time) == "number" and desc.begin_time > os.time()
   if desc.array_inx or desc.dependency or desc.priority == 0 or later then return false end
   if desc.features or #expand_nodes(desc.req_nodes or "") > 1 then return false end
   if (tonumber(desc.min_nodes) or 1) > 1 and desc.min_nodes < no_value then return false end
-  local here = {}
-  for _, name in ipairs(split(partitions, ",")) do here[name] = true end
+  if unseen().unnamed then return false end
+  local here = set_of(split(partitions, ","))
   for _, job in pairs(slurm.jobs or {}) do
     local waits = type(job.job_state) == "number" and math.fmod(job.job_state, 256) == pending
-    if waits and (job.priority or 0) > 0 and os.time() - (job.submit_time or 0) > queue_grace then
+    local long = os.time() - (job.submit_time or 0) > queue_grace
+    if waits and (job.priority or 0) > 0 and (long or names_none(job.tres_per_node)) then
       for _, name in ipairs(split(job.partition or "", ",")) do
         if here[name] then return false end
       end
