@@ -4,8 +4,8 @@ in the phase's window, by the GPU's own clock: not what was queued, and not only
 usage: phases.py FOLDER NAME
 FOLDER/NAME.ready appears when it is warm. FOLDER/plan is a list of {begin, window, loads: {NAME: LOAD}}, times in seconds
 since the epoch; a LOAD is [kind, …]: ["matmul", seconds queued], ["copy"], ["graph"], ["bursts"], ["mnist"], ["idle"].
-FOLDER/NAME.json is a list of the steps per second in each phase, null where it was idle. A job of several tasks has
-NAME.0, NAME.1, …
+FOLDER/NAME.json is a list of [steps per second, part of the time in which the GPU had work of it] in each phase, null where
+it was idle. A job of several tasks has NAME.0, NAME.1, …
 """
 import json
 import os
@@ -79,8 +79,14 @@ class Clock:
         return self.time + self.zero.elapsed_time(event) / 1e3
 
 
+def recorded():
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
 def run(load, begin, end):
-    """Works until the end; what was done when: (time, steps) for each mark."""
+    """Works until the end; what was done when: (time, steps) at the begin of each batch and for each mark."""
     kind = load[0]
     step, every, batch = LOADS[kind]
     if batch is None:
@@ -90,13 +96,12 @@ def run(load, begin, end):
         if kind == "bursts" and (time.time() - begin) % 0.5 >= 0.25:
             time.sleep(max(0.0, 0.5 - (time.time() - begin) % 0.5))
             continue
+        marks.append((recorded(), done))
         for _ in range(batch // every):
             for _ in range(every):
                 step()
             done += every
-            mark = torch.cuda.Event(enable_timing=True)
-            mark.record()
-            marks.append((mark, done))
+            marks.append((recorded(), done))
             if time.time() >= end:
                 break
             if kind == "bursts" and (time.time() - begin) % 0.5 >= 0.25:
@@ -117,6 +122,11 @@ def rate(marks, begin, end):
         return before[1] + (after[1] - before[1]) * (when - before[0]) / (after[0] - before[0])
 
     return (at(end) - at(begin)) / (end - begin)
+
+
+def busy(marks, begin, end):
+    """The part of the time between two others in which something was being done."""
+    return sum(max(0.0, min(after[0], end) - max(before[0], begin)) for before, after in zip(marks, marks[1:]) if after[1] > before[1]) / (end - begin)
 
 
 for step, _, _ in LOADS.values():
@@ -141,5 +151,6 @@ for phase in json.load(open(plan_path)):
     time.sleep(max(0.0, phase["begin"] - time.time()))
     end = phase["begin"] + phase["settle"] + phase["window"]
     marks = run(load, phase["begin"], end)
-    results.append(rate(marks, phase["begin"] + phase["settle"], end))
+    window = (phase["begin"] + phase["settle"], end)
+    results.append([rate(marks, *window), busy(marks, *window)])
 write(path + ".json", json.dumps(results))
