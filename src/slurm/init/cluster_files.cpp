@@ -288,6 +288,11 @@ class ClusterPlanner {
       if (found != changes_.end()) change.before = found->second.before;
       changes_[change.path] = std::move(change);
     }
+    const auto& conf = changes_.at(in_slurm("slurm.conf")).after;
+    for (const ConfLine& line : parse_conf_lines(lines_of_text(conf.value_or("")))) {
+      if (!line.is_about("PartitionName") || line.get("PartitionName") != "main") continue;
+      files_.bill = gpu_bill(line.get("TRESBillingWeights").value_or(""));
+    }
     files_.plan.notes = std::move(ours->notes);
     files_.plan.gpus = std::move(ours->gpus);
     return {};
@@ -300,6 +305,10 @@ class ClusterPlanner {
 };
 
 }  // namespace
+
+std::int64_t user_billing(const ClusterFiles& files, std::int64_t gpus) {
+  return gpus > 0 ? billing_limit(gpus, files.bill) : 0;
+}
 
 Result<ClusterFiles> plan_cluster(const ClusterInput& input, const ReadFile& read) {
   return ClusterPlanner(input, read).plan();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "slurm/billing.hpp"
 #include "slurm/init/node_line.hpp"
 #include "slurm/setup.hpp"
 
@@ -32,10 +33,14 @@ struct ClusterFiles {
   SetupPlan plan;  // what differs, and notes
   std::string cluster;
   std::vector<NodeLine> nodes;  // all of the cluster
-  std::int64_t gpu_shards = 0;  // of the largest GPU: what one is billed as; 0: there are none
+  std::int64_t gpu_shards = 0;  // of the largest GPU; 0: there are none
+  GpuBill bill = {};            // what slurm.conf bills in the partition main
 };
 
 // `read` fails with not_found for a file that is not there. Refuses a Slurm that is not init's.
 Result<ClusterFiles> plan_cluster(const ClusterInput& input, const ReadFile& read);
+
+// The limit in billing for a user who may have so many GPUs' worth in main; 0 for 0: none is set.
+std::int64_t user_billing(const ClusterFiles& files, std::int64_t gpus);
 
 }  // namespace aliquot::slurm

@@ -202,6 +202,21 @@ TEST(Steps, OfTheControllerAreInOrder) {
   }
 }
 
+// What is billed stands in slurm.conf, and the limit in sacctmgr: they count in the same.
+TEST(Steps, AUsersLimitIsSoManyGpusOfTheBill) {
+  InitFiles files;
+  const auto plan = carried_out(cluster_of(kFour), files);
+  EXPECT_THAT(files["/etc/slurm/slurm.conf"], HasSubstr("GRES/gpu=120000,GRES/shard=1000"));
+  const auto limit = user_billing(plan, 4);
+  EXPECT_GE(limit, 4 * plan.bill.gpu);
+  EXPECT_LT(limit, 4 * plan.bill.gpu + plan.bill.shard);
+  const auto lines =
+      lines_of(controller_steps({.cluster = "lab", .user_billing = limit, .users = {}}, {}));
+  EXPECT_THAT(lines, testing::Contains(HasSubstr("MaxTRESPerUser=billing=480999")));
+  EXPECT_EQ(user_billing(plan, 0), 0) << "none is set";
+  EXPECT_EQ(user_billing(carried_out(cluster_of(""), files), 4), limit) << "as it is remembered";
+}
+
 TEST(Steps, EachSaysHowToSeeThatItIsDone) {
   for (const bool systemd : {true, false}) {
     Machine machine;

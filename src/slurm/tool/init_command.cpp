@@ -234,7 +234,7 @@ Result<int> init_controller(const InitOptions& options, const SiteSettings& sett
   }
   const bool also_node = std::ranges::find(files.nodes, host, &NodeLine::name) != files.nodes.end();
   const ClusterSteps cluster{.cluster = files.cluster,
-                             .user_billing = options.user_gpus * files.gpu_shards,
+                             .user_billing = user_billing(files, options.user_gpus),
                              .users = TRY(users_of(options.users)),
                              .shares = files.gpu_shards > 0,
                              .own_node = also_node ? host : ""};
