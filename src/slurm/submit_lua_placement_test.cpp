@@ -250,6 +250,31 @@ TEST_P(SubmitLuaPlacement, OnlyNodesThatTheJobCanGetCount) {
       << "the least held";
 }
 
+// slurmctld does nothing else while the script runs: what a user writes keeps it busy for a moment.
+TEST_P(SubmitLuaPlacement, NobodyKeepsSlurmctldBusyWithNodes) {
+  NEED_LUA();
+  host();
+  const std::string brackets(1U << 20U, '[');
+  std::string empty_ranges = "n[1-999999999]x[2-1";
+  for (int i = 0; i < 10'000; ++i) empty_ranges += ",-";
+  for (const std::string& nodes :
+       {std::string("n[1-999999999]"), std::string("n[1-65000]x[1-65000]"),
+        "n[1-65000]" + std::string(60'000, 'y'), "n[" + std::string(100, '0') + "1-2]",
+        empty_ranges + "]", brackets + "x"}) {
+    for (const char* field : {"req_nodes", "exc_nodes"}) {
+      const auto called = host_->submit({{"tres_per_node", "mps:16"}, {field, nodes}});
+      EXPECT_TRUE(called.refused()) << nodes.substr(0, 40);
+      EXPECT_THAT(called.text("user"), testing::HasSubstr("far too many nodes: name fewer"))
+          << nodes.substr(0, 40);
+    }
+  }
+  // The largest cluster is no trouble.
+  EXPECT_EQ(booked({{"tres_per_node", "mps:16"}, {"exc_nodes", "n[00002-65535]"}}),
+            "shard:h200.0:24");
+  EXPECT_EQ(booked({{"tres_per_node", "mps:16"}, {"exc_nodes", std::string(100'000, '[')}}),
+            "shard:h200.1:24");
+}
+
 TEST_P(SubmitLuaPlacement, SeveralWholeGpusTakeSoMany) {
   NEED_LUA();
   const auto beside = [&] {

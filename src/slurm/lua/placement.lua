@@ -11,29 +11,49 @@ local no_value = slurm.NO_VAL or 0xfffffffe
 local pending, running, suspended = 0, 1, 2 -- Slurm's states of a job
 local queue_grace = 3 -- seconds in which a job that can begin has begun
 
--- One piece of a list of nodes, `n[1-3,7]x[0-1]`: into `found`.
-local function expand_piece(piece, found)
+-- What a list of nodes may become, in characters of names: users write such lists, and slurmctld
+-- does nothing else meanwhile.
+local most_expanded = 2 ^ 20
+local longest_number = 18
+
+-- One piece of a list of nodes, `n[1-3,7]x[0-1]`: into `found`. What is left of so many characters;
+-- nil: they are not enough.
+local function expand_piece(piece, found, left)
+  left = left - #piece
+  if left < 0 then return nil end
   local before, list, after = piece:match("^([^%[]*)%[([%d,%-]+)%](.*)$")
   if not before then
     found[#found + 1] = piece
-    return
+    return left
   end
   for _, part in ipairs(split(list, ",")) do
     local first, last = part:match("^(%d+)%-?(%d*)$")
+    if first and math.max(#first, #last) > longest_number then return nil end
     for number = tonumber(first or 1), tonumber(last ~= "" and last or first or 0) do
-      expand_piece(("%s%0" .. #first .. "d%s"):format(before, number, after), found)
+      local name = ("%s%0" .. #first .. ".0f%s"):format(before, number, after)
+      left = expand_piece(name, found, left)
+      if not left then return nil end
     end
   end
+  return left
 end
 
--- `n1`, `n[1-3,7]`, `r[1-2]n[1-4],m1`.
+-- `n1`, `n[1-3,7]`, `r[1-2]n[1-4],m1`; nil where these are too many.
 local function expand_nodes(names)
-  local found = {}
-  local outside = names:gsub("%b[]", function(list) return (list:gsub(",", ";")) end)
+  local found, left = {}, most_expanded
+  if #names > left then return nil end
+  local outside = names:gsub("%[[^%[%]]*%]", function(list) return (list:gsub(",", ";")) end)
   for _, piece in ipairs(split(outside, ",")) do
-    if piece ~= "" then expand_piece((piece:gsub(";", ",")), found) end
+    if piece ~= "" then left = expand_piece((piece:gsub(";", ",")), found, left) end
+    if not left then return nil end
   end
   return found
+end
+
+-- Those that a user names by an option.
+local function nodes_of_user(option, names)
+  return expand_nodes(names)
+    or refuse("%s=%s stands for far too many nodes: name fewer", option, quote(names))
 end
 
 -- 'shard:h200.0:24,shard:h200.1:0' by type.
@@ -70,12 +90,12 @@ end
 
 -- Which nodes the job can get, of what a script is shown: -w, -x, and who has reserved them now.
 local function within_reach(desc)
-  local only = desc.req_nodes and set_of(expand_nodes(desc.req_nodes))
-  local never = set_of(expand_nodes(desc.exc_nodes or ""))
+  local only = desc.req_nodes and set_of(nodes_of_user("--nodelist", desc.req_nodes))
+  local never = set_of(nodes_of_user("--exclude", desc.exc_nodes or ""))
   local own, inside, now = set_of(split(desc.reservation or "", ",")), nil, os.time()
   for name, reservation in pairs(slurm.reservations or {}) do
     local begun = (reservation.start_time or 0) <= now and now < (reservation.end_time or 0)
-    for _, node in ipairs(expand_nodes(reservation.node_list or "")) do
+    for _, node in ipairs(expand_nodes(reservation.node_list or "") or {}) do
       if own[name] then
         inside = inside or {}
         inside[node] = true
@@ -99,7 +119,7 @@ local function look_at_jobs()
         named[name] = (named[name] or 0) + count
       end
     elseif state == running or state == suspended then
-      local nodes = expand_nodes(job.nodes or "")
+      local nodes = expand_nodes(job.nodes or "") or {}
       for name, count in pairs(shards_by_type(job.gres_used)) do
         for _, node in ipairs(nodes) do
           held[node] = held[node] or {}
@@ -162,7 +182,7 @@ end
 local function begins_at_once(desc, partitions)
   local later = type(desc.begin_time) == "number" and desc.begin_time > os.time()
   if desc.array_inx or desc.dependency or desc.priority == 0 or later then return false end
-  if desc.features or #expand_nodes(desc.req_nodes or "") > 1 then return false end
+  if desc.features or #nodes_of_user("--nodelist", desc.req_nodes or "") > 1 then return false end
   if (tonumber(desc.min_nodes) or 1) > 1 and desc.min_nodes < no_value then return false end
   if unseen().unnamed then return false end
   local here = set_of(split(partitions, ","))
