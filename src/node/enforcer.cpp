@@ -229,14 +229,17 @@ Result<void> Enforcer::correct(const core::Grant& grant) {
       return fail(Error::Code::not_found, "job {} is not held: its share stays as it is", holder);
     }
     Held& held = found->second;
-    held.grant = grant;
+    core::EnforcementPlan corrected = held.plan;
     if (held.plan.mps) {
-      held.plan.thread_percentage = plan.thread_percentage;
-      held.plan.pinned_limit = plan.pinned_limit;
+      corrected.thread_percentage = plan.thread_percentage;
+      corrected.pinned_limit = plan.pinned_limit;
     }
+    // The library reads the folder, and the watchdog goes by the same.
     if (held.folder) {
-      TRY(held.folder->correct(grant, how_of(held.plan, pipes, held.late)));
+      TRY(held.folder->correct(grant, how_of(corrected, pipes, held.late)));
     }
+    held.grant = grant;
+    held.plan = corrected;
     held.enforced = {};
     describe(held, pipes.empty() ? std::nullopt : std::optional(pipes));
     if (!held.folder || !has_lease(*held.folder)) return {};

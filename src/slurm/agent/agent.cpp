@@ -25,7 +25,8 @@ namespace fs = std::filesystem;
 // A job without a step is asked for soon, then less and less often: salloc may idle for days.
 constexpr Millis kFirstQuestion = Millis(200);
 constexpr Millis kRarest = seconds(30);
-// What slurmctld said of a job that uses a GPU and holds no share holds for so long.
+// What slurmctld said of a job that uses a GPU and holds no share, or what cannot be understood,
+// holds for so long.
 constexpr Millis kSettled = seconds(10);
 // One that did not answer is asked again after so long.
 constexpr Millis kRest = seconds(1);
@@ -36,7 +37,8 @@ bool has_whole_gpus_only(const core::Grant& grant) {
   return std::ranges::all_of(grant.gpus, &core::GrantedGpu::whole);
 }
 
-// Whatever kept it from being done (a missing file, no permission) is this node's trouble.
+// Whatever kept it from being done (a missing file, no permission, a word of Slurm's that cannot be
+// read) is this node's trouble: is_nodes_fault().
 template <class T>
 Result<T> here(Result<T> result) {
   if (!result) result.error().code = Error::Code::unavailable;
@@ -72,10 +74,7 @@ NodeSample node_sample(const NodeGpus& node, const std::vector<node::GpuView>& v
   return sample;
 }
 
-bool is_nodes_fault(const Error& error) {
-  return error.code != Error::Code::permission_denied && error.code != Error::Code::not_found &&
-         error.code != Error::Code::invalid_argument;
-}
+bool is_nodes_fault(const Error& error) { return error.code == Error::Code::unavailable; }
 
 Agent::Agent(Parts parts)
     : parts_(std::move(parts)),
@@ -133,13 +132,13 @@ Result<core::Grant> Agent::find(const StepFacts& step, const Word& word) const {
   if (!word || (!*word && word->error().code != Error::Code::not_found)) {
     spdlog::warn("job {}: {}; it gets what was booked, in proportion, until slurmctld answers",
                  step.job, word ? word->error().message : "slurmctld takes its time");
-    return booked_grant(step, parts_.node);
+    return here(booked_grant(step, parts_.node));
   }
   if (!*word) return tl::make_unexpected(word->error());
   if ((*word)->uid != step.uid) {
     return fail(Error::Code::permission_denied, "job {} is another user's", step.job);
   }
-  return slurm_grant(**word, parts_.node);
+  return here(slurm_grant(**word, parts_.node));
 }
 
 bool Agent::wants_word(const StepFacts& step) const {
@@ -176,7 +175,13 @@ Result<std::string> Agent::grant(const StepFacts& step, Pid stepd, const Word& w
   }
   core::Grant grant = TRY(find(step, word));
   grant.attempt = std::max(grant.attempt, step.restarts);
-  TRY(room_.check(grant, granted()));
+  // Whole GPUs that Slurm itself booked are its own affair, whatever state they are in.
+  if (step.shards > 0 || !has_whole_gpus_only(grant)) {
+    if (const auto room = room_.check(grant, granted()); !room) {
+      ask_for_idle_jobs();
+      return tl::make_unexpected(room.error());
+    }
+  }
   const bool checked = word && *word;
   const std::int64_t booked = checked                   ? booked_shards(**word, parts_.node)
                               : step.step == kBatchStep ? step.shards
@@ -184,6 +189,16 @@ Result<std::string> Agent::grant(const StepFacts& step, Pid stepd, const Word& w
   Job* held = TRY(here(
       hold(std::move(grant), process, late, checked, booked, checked ? (**word).partition : "")));
   return answer(*held, step, process);
+}
+
+// What is over and not yet released counts as granted.
+void Agent::ask_for_idle_jobs() {
+  const MonoTime now = parts_.clock.mono();
+  for (auto& [id, job] : jobs_) {
+    if (!job.note.steps.empty()) continue;
+    job.patience = kFirstQuestion;
+    job.ask_at = std::min(job.ask_at, now);
+  }
 }
 
 Result<std::string> Agent::answer(const Job& job, const StepFacts& step,
@@ -195,17 +210,19 @@ Result<std::string> Agent::answer(const Job& job, const StepFacts& step,
                                         : !job.note.checked && !step.words.empty();
   const bool part = step.step != kBatchStep && step.shards > 0 && less && grant.gpus.size() == 1 &&
                     !grant.gpus.front().whole && stepd;
-  if (!part) return environment(job.note, step);
+  if (!part) return here(environment(job.note, step));
   NodeGpus node = parts_.node;
   node.share = node.share.in(job.note.partition);
-  core::Grant own = TRY(part_grant(step, node));
-  if (own.gpus.size() != 1 || own.gpus.front().gpu != grant.gpus.front().gpu) {
-    return fail(Error::Code::failed_state, "job {}: its step has another GPU than the job",
-                job.id());
+  const auto found = part_grant(step, node);
+  if (!found || found->gpus.size() != 1 || found->gpus.front().gpu != grant.gpus.front().gpu) {
+    // The job and its other steps go on with what they have: no fault of the node's.
+    return fail(Error::Code::failed_state, "job {}: its step {} has another GPU than the job{}",
+                job.id(), step.step, found ? "" : ": " + found.error().message);
   }
+  core::Grant own = *found;
   own.attempt = grant.attempt;
   const JobNote* held = TRY(parts_of_jobs_.give(grant, step.step, std::move(own), stepd->ref));
-  return environment(*held, step);
+  return here(environment(*held, step));
 }
 
 Result<Agent::Job*> Agent::hold(core::Grant grant, const std::optional<sys::ProcessInfo>& stepd,
@@ -354,7 +371,7 @@ std::vector<JobId> Agent::questions() {
   if (now < ask_after_) return asked;
   const auto ask = [&](JobId id) { asked.push_back(id); };
   for (const auto& [id, job] : jobs_) {
-    if (!job.note.checked) ask(id);
+    if (!job.note.checked && now >= job.check_at) ask(id);
   }
   for (const auto& [id, at] : strangers_) {
     if (now >= at) ask(id);
@@ -394,7 +411,10 @@ void Agent::put_right(Job& job, const Result<SlurmJob>& word) {
   core::Grant grant;
   if (word && Uid(word->uid) == job.note.grant.owner) {
     auto found = slurm_grant(*word, parts_.node);
-    if (!found) return spdlog::warn("job {}: {}", job.id(), found.error().message);
+    if (!found) {
+      job.check_at = parts_.clock.mono() + kSettled;
+      return spdlog::warn("job {}: {}", job.id(), found.error().message);
+    }
     grant = std::move(*found);
     job.note.booked = booked_shards(*word, parts_.node);
     job.note.partition = word->partition;
@@ -470,7 +490,8 @@ void Agent::tell(JobId id, Remark remark) {
 }
 
 News Agent::news() {
-  news_.fit = !parts_.node.devices.empty();
+  // What it was drained for may be there still: nothing is known before the first look.
+  news_.fit = !parts_.node.devices.empty() && seen_;
   news_.keep_away = room_.keep_away();
   return std::exchange(news_, {});
 }
@@ -503,6 +524,7 @@ void Agent::observe(const std::vector<node::GpuView>& views) {
   }
   watch_use(views);
   room_.observe(views, granted());
+  seen_ = true;
 }
 
 std::vector<node::RunningJob> Agent::holding() const {

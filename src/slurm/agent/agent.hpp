@@ -101,6 +101,7 @@ class Agent {
     bool reached = true;          // a step of it has asked, and has what it was told
     MonoTime ask_at = {};         // when to ask whether it is over, once no step is left
     Millis patience = Millis(0);  // until the next question after that
+    MonoTime check_at = {};       // when to ask what it holds, where that is not known
     [[nodiscard]] JobId id() const { return node::job_of(note.grant.holder).value_or(JobId()); }
   };
 
@@ -129,6 +130,7 @@ class Agent {
   [[nodiscard]] Result<void> add_share(std::string& lines, const JobNote& held) const;
   [[nodiscard]] std::filesystem::path note_path(JobId job) const;
   Result<void> write_note(const Job& job) const;
+  void ask_for_idle_jobs();
   [[nodiscard]] bool is_over(const Job& job, const Result<SlurmJob>& word) const;
   void release(JobId id);
   void let_go(JobId id);
@@ -145,6 +147,7 @@ class Agent {
   node::GpuFaults faults_;
   Room room_;
   MonoTime watched_ = {};         // when the GPUs were last seen
+  bool seen_ = false;             // they were
   bool away_ = false;             // slurmctld did not answer when it was last asked
   std::int64_t rounds_away_ = 0;  // questions since then
   MonoTime ask_after_ = {};       // then
@@ -153,7 +156,8 @@ class Agent {
 // What the balancer is told of these GPUs. Of the processes that belong to no job, the largest.
 NodeSample node_sample(const NodeGpus& node, const std::vector<node::GpuView>& views);
 
-// Whether an error of grant() is this node's and not the job's: on another node it may start.
+// Whether an error of grant() is this node's and not the job's or the step's: on another node it
+// may start. Only what is called unavailable is.
 bool is_nodes_fault(const Error& error);
 
 }  // namespace aliquot::slurm

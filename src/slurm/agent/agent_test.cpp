@@ -109,6 +109,23 @@ TEST_F(AgentTest, WhatWasGrantedWithoutSlurmctldIsPutRight) {
   EXPECT_EQ(agent_->jobs(), 1U);
 }
 
+// A word that cannot be understood is not asked for in every look.
+TEST_F(AgentTest, WhatCannotBePutRightIsAskedForInAWhile) {
+  slurm_.away = true;
+  Stepd stepd;
+  ASSERT_TRUE(grant(step(), stepd.pid()));
+  slurm_.away = false;
+  slurm_.known_jobs[0].details = {{"n1", "shard:a100:8(IDX:9)"}};
+  pass(seconds(2));
+  const int asked = slurm_.questions;
+  for (int i = 0; i < 20; ++i) pass(Millis(250));
+  EXPECT_EQ(slurm_.questions, asked);
+  slurm_.known_jobs[0] = job(7);
+  pass(seconds(10));
+  EXPECT_EQ(slurm_.questions, asked + 1);
+  EXPECT_EQ(limit_of(run(), 7), gib(8));
+}
+
 // The grants of those that ask meanwhile must not wait for it.
 TEST_F(AgentTest, OneThatDoesNotAnswerIsNotWaitedForTwice) {
   slurm_.away = true;
@@ -377,6 +394,8 @@ TEST_F(AgentTest, AStrangerIsAskedForOnceInAWhile) {
 TEST_F(AgentTest, ANodeThatCannotHoldSharesIsNotOpenedAgainAtOnce) {
   slurm_.known_nodes = {{.name = "n1", .state = "IDLE+DRAIN", .reason = ALIQUOT_DRAIN_UNFIT}};
   slurm_.known_jobs[0].details = {{"n1", "shard:a100:8(IDX:9)"}};
+  observe({});
+  slurm_.known_nodes[0] = {.name = "n1", .state = "IDLE+DRAIN", .reason = ALIQUOT_DRAIN_UNFIT};
   Stepd stepd;
   ASSERT_FALSE(grant(step(), stepd.pid()));
   for (int i = 0; i < 50; ++i) pass(seconds(1));
@@ -460,6 +479,33 @@ TEST_F(AgentTest, AnotherUsersStepChangesNothing) {
   leave(forged, own.pid());
   pass(seconds(5));
   EXPECT_EQ(limit_of(run(), 7), gib(8));
+}
+
+TEST_F(AgentTest, AStepOnAnotherGpuFailsAlone) {
+  Stepd script;
+  StepFacts batch = step();
+  batch.step = kBatchStep;
+  batch.job_gpus = {1};
+  ASSERT_TRUE(grant(batch, script.pid()));
+  Stepd stepd;
+  for (const std::int64_t gpu : {2, 9}) {
+    StepFacts part = step();
+    part.shards = 3;
+    part.step_gpus = {gpu};
+    const auto refused = grant(part, stepd.pid());
+    ASSERT_FALSE(refused);
+    EXPECT_FALSE(is_nodes_fault(refused.error()));
+    EXPECT_THAT(refused.error().message, HasSubstr("its step 0 has another GPU than the job"));
+  }
+  EXPECT_EQ(limit_of(run(), 7), gib(8));
+}
+
+TEST_F(AgentTest, WhatSlurmSaysAndCannotBeReadIsNotTheJobsFault) {
+  slurm_.known_jobs[0].details = {{"n1", "shard:a100:8(SLOT:1)"}};
+  Stepd stepd;
+  const auto refused = grant(step(), stepd.pid());
+  ASSERT_FALSE(refused);
+  EXPECT_TRUE(is_nodes_fault(refused.error()));
 }
 
 TEST_F(AgentTest, TheNodesFaultIsNotTheJobs) {
