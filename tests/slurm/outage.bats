@@ -120,6 +120,21 @@ patiently() {
   eventually takes_jobs n2
 }
 
+@test "a later srun of a script that runs waits for its agent, and the job goes on" {
+  job=$(submit games "$until_go; srun true && echo ended" -w n2 --gpu-mem=4G)
+  patiently has_state "$job" RUNNING
+  patiently eval '[[ -n $(held n2) ]]'
+  stop_agent n2
+  go
+  patiently drained n2 "$silent"
+  sleep 2
+  has_state "$job" RUNNING
+  go_on n2
+  patiently has_state "$job" COMPLETED
+  [[ $(<"$SANDBOX/out/$job") == *"the step waits until it does"*ended* && $(field "$job" Restarts) == 0 ]]
+  patiently takes_jobs n2
+}
+
 @test "--no-requeue keeps nothing from starting elsewhere, and stays" {
   stop_agent n3
   job=$(submit games "touch $SANDBOX/out/once" -w n3 --gpu-mem=4G --no-requeue)

@@ -51,6 +51,22 @@ GivenBack requeue_once(std::uint32_t job) {
   return outcome(errno);
 }
 
+// What becomes of a job some of which has run: one with a script goes on, and the others, of srun
+// and salloc, cannot be requeued.
+GivenBack outcome_for_begun(std::uint32_t job) {
+  job_info_msg_t* message = nullptr;
+  if (slurm_load_job(&message, slurm_plugin::JobNumber{job}, SHOW_ALL) != SLURM_SUCCESS) {
+    return is_away(errno) ? GivenBack::unreachable : GivenBack::not_possible;
+  }
+  bool script = false;
+  for (std::uint32_t i = 0; i < message->record_count; ++i) {
+    const slurm_job_info_t& each = message->job_array[i];
+    script |= each.job_id == job && each.batch_flag != 0;
+  }
+  slurm_free_job_info_msg(message);
+  return script ? GivenBack::goes_on : GivenBack::not_possible;
+}
+
 }  // namespace
 
 std::optional<bool> SlurmController::takes_jobs(const std::string& node) {
@@ -85,8 +101,9 @@ void SlurmController::drain(const std::string& node, const char* why) {
 // --no-requeue means that nothing of the job may run twice. Where nothing of it has run, it may
 // still start elsewhere; then the option is as it was.
 GivenBack SlurmController::give_back(std::uint32_t job, bool began) {
+  if (began) return outcome_for_begun(job);
   const GivenBack given = requeue_once(job);
-  if (given != GivenBack::not_wanted || began) return given;
+  if (given != GivenBack::not_wanted) return given;
   if (!allow_requeue(job, true)) {
     return is_away(errno) ? GivenBack::unreachable : GivenBack::not_possible;
   }

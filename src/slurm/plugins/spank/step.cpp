@@ -143,20 +143,26 @@ void Step::settle(const AgentReply& reply) {
   settled_->done = true;
 }
 
+std::string Step::trouble(const AgentReply& reply) const {
+  return reply.status == AgentReply::kUnfit
+             ? "the node agent cannot hold shares (" + reply.body + ")"
+             : "the node agent does not answer at " + parts_.options.socket + " (" + reply.body +
+                   ")";
+}
+
 // The agent's answer or, where it has none, why no task may start. While neither the agent nor
-// slurmctld answers, the job can neither start nor go back to the queue: both are waited for.
+// slurmctld answers, the job can neither start nor go back to the queue: both are waited for. A
+// step of a script waits for the agent however long that takes: requeued, its job would lose what
+// it has done, perhaps in days, although its share is held.
 AgentReply Step::wait_for_share(StepHost& host) {
-  for (;;) {
+  for (bool told = false;;) {
     const long left = deadline_ - parts_.clock.now_ms();
     AgentReply reply =
         parts_.agent.ask(kGrant, about(host), left > 0 ? static_cast<int>(left) : kLastWord);
     if (reply.answers()) return reply;
-    const std::string trouble = reply.status == AgentReply::kUnfit
-                                    ? "the node agent cannot hold shares (" + reply.body + ")"
-                                    : "the node agent does not answer at " + parts_.options.socket +
-                                          " (" + reply.body + ")";
+    const std::string why = trouble(reply);
     if (!parts_.options.refuse) {
-      parts_.say(trouble + ": the share of a GPU is not held");
+      parts_.say(why + ": the share of a GPU is not held");
       return {200, ""};
     }
     const auto takes = parts_.controller.takes_jobs(parts_.node);
@@ -171,7 +177,12 @@ AgentReply Step::wait_for_share(StepHost& host) {
     const StepHost::Numbers step = host.numbers();
     const GivenBack given = parts_.controller.give_back(step.job, step.step != kBatchStep);
     if (given == GivenBack::unreachable) continue;
-    return {409, trouble + sentence(given, parts_.node)};
+    if (given == GivenBack::goes_on) {
+      if (!std::exchange(told, true)) parts_.say(why + ": the step waits until it does");
+      deadline_ = parts_.clock.now_ms() + parts_.options.timeout_ms;
+      continue;
+    }
+    return {409, why + sentence(given, parts_.node)};
   }
 }
 
@@ -202,8 +213,7 @@ void Step::settle_tasks(StepHost& host) {
   // Whole GPUs that Slurm itself gave need nothing of the agent.
   AgentReply reply = parts_.agent.ask(kGrant, about(host), 0);
   if (reply.answers()) return settle(reply);
-  parts_.say("the node agent does not answer at " + parts_.options.socket + " (" + reply.body +
-             "): a share of a GPU would not be held");
+  parts_.say(trouble(reply) + ": a share of a GPU would not be held");
   settle({200, ""});
   told_ = false;
 }

@@ -65,6 +65,7 @@ enum class GivenBack {
   queued,
   not_wanted,    // --no-requeue
   not_possible,  // Slurm requeues batch jobs alone; or it says no for good
+  goes_on,       // its script runs: nothing of it is ended because a step cannot begin
   unreachable,   // slurmctld does not answer
 };
 
@@ -124,6 +125,7 @@ class Step {
   struct Settled;
 
   std::string about(StepHost& host) const;
+  std::string trouble(const AgentReply& reply) const;
   bool take(StepHost& host, const AgentReply& reply);
   void settle(const AgentReply& reply);
   AgentReply wait_for_share(StepHost& host);

@@ -258,6 +258,18 @@ TEST_F(StepTest, WhileNobodyAnswersItWaits) {
   EXPECT_THAT(start(), HasSubstr("goes back to the queue"));
 }
 
+// What its script has done in days is not lost because a later srun finds no agent.
+TEST_F(StepTest, AStepOfAScriptThatRunsWaits) {
+  controller_.takes = {true, false};
+  controller_.given = {GivenBack::goes_on};
+  agent_.replies = {kSilent, kSilent, kSilent, kCannot, kView};
+  EXPECT_EQ(start(), "");
+  EXPECT_EQ(host_.variable("CUDA_VISIBLE_DEVICES"), "GPU-1");
+  EXPECT_THAT(agent_.waited, ElementsAre(15'000, 1'000, 15'000, 1'000, 15'000));
+  EXPECT_THAT(said_, ElementsAre(HasSubstr("the step waits until it does"))) << "once";
+  EXPECT_THAT(controller_.drains, ElementsAre(std::string("n1: ") + ALIQUOT_DRAIN_SILENT));
+}
+
 TEST_F(StepTest, WhereTheSiteSaysSoAShareRunsUnheld) {
   options_.refuse = false;
   EXPECT_EQ(start(), "");
@@ -274,9 +286,11 @@ TEST_F(StepTest, WholeGpusNeedNoAgent) {
   EXPECT_EQ(left(), "") << "the agent never heard of it";
   // An agent that takes its time is not waited for as long as a share would be.
   agent_.at_once = kCannot;
+  agent_.replies = {kCannot};
   const long before = now_;
   EXPECT_EQ(start(), "");
   EXPECT_EQ(now_ - before, 2'000);
+  EXPECT_THAT(said_.back(), HasSubstr("the node agent cannot hold shares (no driver)"));
 }
 
 }  // namespace
