@@ -92,6 +92,8 @@ class Agent {
   void stop();
 
   [[nodiscard]] std::size_t jobs() const { return jobs_.size(); }
+  // slurmctld did not answer when it was last asked.
+  [[nodiscard]] bool slurmctld_is_away() const { return away_; }
   // What there is no room for is looked at all the time: it needs no drain by a step.
   [[nodiscard]] bool closed() const { return room_.closed(); }
 

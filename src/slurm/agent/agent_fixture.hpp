@@ -116,13 +116,18 @@ class AgentTest : public testing::Test {
     if (!lines && is_nodes_fault(lines.error()) && !agent_->closed()) liaison_->trouble();
     return lines;
   }
+  void tell() {
+    liaison_->tell(agent_->news());
+    while (liaison_->note_use()) {
+    }
+  }
   void leave(const StepFacts& step, Pid stepd) {
     agent_->leave(step, stepd);
-    liaison_->tell(agent_->news());
+    tell();
   }
   void ask() {
     for (const JobId id : agent_->questions()) agent_->heard(id, liaison_->job(id));
-    liaison_->tell(agent_->news());
+    tell();
   }
   void pass(Millis time) {
     clock_.advance(time);

@@ -33,6 +33,9 @@ class Liaison {
   // not_found where Slurm knows it no more; unavailable where slurmctld does not answer.
   Result<SlurmJob> job(JobId id) { return slurm_.job(id); }
   void tell(const News& news);
+  // What a job has used, of those that tell() was given. Whether there are more.
+  bool note_use() { return remarks_.note_use(); }
+  [[nodiscard]] bool owes(JobId job) const { return remarks_.owes(job); }
   // A share could not be held here.
   void trouble() { drain_.trouble(); }
   // A step has gone without its answer.

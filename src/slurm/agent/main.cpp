@@ -230,11 +230,30 @@ class AgentLoop {
     if (std::exchange(step->done, true)) return;
     worker_.post([this, step] {
       agent_.leave(step->facts, step->stepd);
-      slurm_.post([this, news = agent_.news(), step] {
+      // Nothing is noted while slurmctld is away.
+      const bool in_vain = agent_.slurmctld_is_away();
+      if (in_vain) let_end(step);
+      slurm_.post([this, news = agent_.news(), step, in_vain] {
         liaison_.tell(news);
-        asio::post(context_, [step] { step->respond({200, "", "text/plain"}); });
+        if (!in_vain) ending_.push_back(step);
+        if (!std::exchange(noting_, true)) note_uses();
       });
     });
+  }
+
+  void let_end(const std::shared_ptr<Leaving>& step) {
+    asio::post(context_, [step] { step->respond({200, "", "text/plain"}); });
+  }
+
+  // slurmctld's worker's: one at a time, as steps' questions wait behind it.
+  void note_uses() {
+    noting_ = liaison_.note_use();
+    std::erase_if(ending_, [this](const auto& step) {
+      if (liaison_.owes(JobId(step->facts.job))) return false;
+      let_end(step);
+      return true;
+    });
+    if (noting_) slurm_.post([this] { note_uses(); });
   }
 
   // Unless the loop is stopped first.
@@ -356,6 +375,8 @@ class AgentLoop {
   bool sampling_now_ = false;
   std::vector<std::shared_ptr<Leaving>> leaving_;  // that wait for the next look
   bool asking_now_ = false;                        // slurmctld; the agent's worker's own
+  std::vector<std::shared_ptr<Leaving>> ending_;   // until that is noted; slurmctld's worker's own
+  bool noting_ = false;                            // its as well
   bool found_ = false;
   asio::io_context context_{1};
   asio::signal_set signals_;

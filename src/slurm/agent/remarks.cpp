@@ -2,15 +2,19 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "slurm/job_state.hpp"
 
 namespace aliquot::slurm {
 namespace {
 
 constexpr Millis kPause = seconds(10);
-// Figures are not worth keeping steps waiting for their shares: they may take 1/20 of our time.
-constexpr Millis kQuick = Millis(50);
-constexpr std::int64_t kFiguresShare = 20;
+// A step waits for its share behind one note of what a job has used. That is nothing where
+// slurmctld is merely busy; where one takes longer than this, notes may take a fifth of our time.
+constexpr Millis kQuick = Millis(500);
+constexpr std::int64_t kFiguresPause = 4;
+constexpr std::size_t kMostUnwritten = 1'000;
 constexpr int kTries = 4;
 
 }  // namespace
@@ -56,12 +60,30 @@ void Remarks::catch_up() {
 }
 
 void Remarks::tell_used(JobId id, const Used& used) {
+  std::erase_if(unwritten_, [&](const auto& one) { return one.first == id; });
+  unwritten_.emplace_back(id, used);
+  if (unwritten_.size() > kMostUnwritten) unwritten_.pop_front();
+}
+
+bool Remarks::owes(JobId id) const {
+  return std::ranges::find(unwritten_, id, &std::pair<JobId, Used>::first) != unwritten_.end();
+}
+
+bool Remarks::note_use() {
+  if (unwritten_.empty()) return false;
+  const auto [id, used] = unwritten_.front();
+  unwritten_.pop_front();
+  write_use(id, used);
+  return !unwritten_.empty();
+}
+
+void Remarks::write_use(JobId id, const Used& used) {
   const MonoTime begin = clock_.mono();
   if (begin < ask_after_ || begin < figures_after_) return;
   const auto written =
       write(id, [&](const std::string& comment) { return set_used(comment, node_, used); });
   const MonoTime done = clock_.mono();
-  if (done - begin > kQuick) figures_after_ = done + (done - begin) * kFiguresShare;
+  if (done - begin > kQuick) figures_after_ = done + (done - begin) * kFiguresPause;
   if (written) return;
   if (written.error().code == Error::Code::unavailable) no_answer();
   spdlog::info("job {}: what it used is not in its comment: {}", id, written.error().message);
