@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <iterator>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -25,23 +27,60 @@ struct Amount {
   std::string word;  // as it was written
 };
 
-// 8G, 512M, 25%, 3: a number, whatever its unit; nothing: it is none.
-std::optional<double> read_number(const std::string& text) {
-  char* end = nullptr;
-  double number = std::strtod(text.c_str(), &end);
-  if (end == text.c_str() || !(number >= 0)) return std::nullopt;
-  std::string unit = end;
-  if (unit == "%") return number;
-  for (const char* tail : {"iB", "ib", "B", "b"}) {
-    if (unit.size() > 1 && unit.ends_with(tail)) {
-      unit.resize(unit.size() - std::string_view(tail).size());
-      break;
-    }
+bool is_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+}
+
+// "12.5" in so many parts of one, rounded down; nothing: it is no number, or has more decimals.
+std::optional<double> read_decimal(std::string_view text, std::int64_t parts,
+                                   std::size_t decimals) {
+  constexpr std::size_t kLongest = 18;
+  const auto dot = text.find('.');
+  const auto whole = text.substr(0, dot);
+  const auto fraction = dot == text.npos ? "0" : text.substr(dot + 1);
+  if (!is_digits(whole) || !is_digits(fraction) || fraction.size() > decimals) return std::nullopt;
+  if (whole.size() > kLongest && whole.find_first_not_of('0') + kLongest < whole.size()) {
+    return std::nullopt;
   }
-  if (unit.empty()) return number;
-  const auto power = std::string_view("KMGT").find(static_cast<char>(unit[0] & ~0x20));
-  if (unit.size() != 1 || power == std::string_view::npos) return std::nullopt;
-  return number * std::pow(1024.0, static_cast<double>(power) - 1);  // bare: MiB
+  // With so many digits at most all of this is exact.
+  __extension__ using Wide = __int128;
+  const auto number = [](std::string_view digits) {
+    return static_cast<Wide>(std::strtoll(std::string(digits).c_str(), nullptr, 10));
+  };
+  Wide ten_power = 1;
+  for (std::size_t i = 0; i < fraction.size(); ++i) ten_power *= 10;
+  const auto value = number(whole) * parts + number(fraction) * parts / ten_power;
+  if (value > std::numeric_limits<std::int64_t>::max()) return std::nullopt;
+  return static_cast<double>(value);
+}
+
+// The bytes of 8G, 8GiB, 8gb, 1.5G, 512 (MiB), 100B, as base/size.hpp reads them.
+std::optional<double> read_size(std::string_view text) {
+  const auto end = std::min(text.find_first_not_of("0123456789."), text.size());
+  std::string unit(text.substr(end));
+  std::ranges::transform(unit, unit.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
+  });
+  constexpr std::size_t kDecimals = 9;
+  if (unit == "b") {
+    if (text.substr(0, end).find('.') != text.npos) return std::nullopt;
+    return read_decimal(text.substr(0, end), 1, kDecimals);
+  }
+  const auto power = unit.empty() ? 1 : std::string_view("kmgt").find(unit[0]);
+  const std::string_view rest =
+      unit.empty() ? std::string_view() : std::string_view(unit).substr(1);
+  if (power == std::string_view::npos || (!rest.empty() && rest != "b" && rest != "ib")) {
+    return std::nullopt;
+  }
+  return read_decimal(text.substr(0, end), std::int64_t{1} << (10 * (power + 1)), kDecimals);
+}
+
+// The hundredths of a percent of 25%, 12.5 and 0.25%, as base/percent.hpp reads them. 0.25 may mean
+// a quarter.
+std::optional<double> read_share(std::string_view text) {
+  const bool percent = text.ends_with('%');
+  if (!percent && text.starts_with("0.")) return std::nullopt;
+  return read_decimal(text.substr(0, text.size() - (percent ? 1 : 0)), 100, 2);
 }
 
 // An entry of --gres: its name, perhaps a model, perhaps a count.
@@ -73,7 +112,8 @@ std::optional<Amount> read_word(const std::string& word) {
   for (const auto& [prefix, kind] :
        {std::pair(kMemory, "gpu-mem"), std::pair(kShare, "gpu-share")}) {
     if (!word.starts_with(prefix)) continue;
-    const auto number = read_number(word.substr(prefix.size()));
+    const std::string text = word.substr(prefix.size());
+    const auto number = prefix == kMemory ? read_size(text) : read_share(text);
     return number ? std::optional(Amount{kind, *number, word}) : std::nullopt;
   }
   return read_gres(word);
@@ -107,7 +147,9 @@ StepPart step_part(const JobShare& job, const StepWords& step) {
   for (const std::string& word : words) {
     const auto asked = read_word(word);
     if (!asked) {
-      if (word.starts_with("--")) return {0, word + " is no amount: write e.g. --gpu-mem=8G"};
+      if (word.starts_with("--")) {
+        return {0, word + " is no amount: write e.g. --gpu-mem=8G or --gpu-share=25%"};
+      }
       continue;  // some other GRES
     }
     const auto same = std::ranges::find(held, asked->kind, &Amount::kind);

@@ -1,7 +1,11 @@
 #include "slurm/plugins/spank/step_part.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "core/request_parse.hpp"
 
 namespace aliquot::spank {
 namespace {
@@ -45,6 +49,35 @@ TEST(StepPart, OtherWordsThanItsJobsAreRefused) {
   EXPECT_THAT(step_part(kTwenty, {.gres = "shard:2"}).refusal, HasSubstr("in the same words"));
   EXPECT_THAT(step_part(kTwenty, {.gpu_mem = "lots"}).refusal, HasSubstr("is no amount"));
   EXPECT_THAT(step_part(kTwenty, {.gpu_mem = "0"}).refusal, HasSubstr("--gres=none"));
+}
+
+TEST(StepPart, WhatIsRefusedInAJobIsRefusedInAStep) {
+  const JobShare half{"--gpu-share=50%", 60};
+  for (const char* share : {"0.25", "25G", "0x10", "1e1", "inf", "12.345%", "-5%", "5.%", "%"}) {
+    EXPECT_THAT(step_part(half, {.gpu_share = share}).refusal, HasSubstr("is no amount")) << share;
+  }
+  EXPECT_EQ(step_part(half, {.gpu_share = "0.25%"}).shards, 1);
+  for (const char* size : {"0x10G", "1e1", "8%", "8X", "1.5B", ".5G", "8 G", "nan"}) {
+    EXPECT_THAT(step_part(kTwenty, {.gpu_mem = size}).refusal, HasSubstr("is no amount")) << size;
+  }
+  EXPECT_EQ(step_part(kTwenty, {.gpu_mem = "8589934592b"}).shards, 8);
+}
+
+// The third reader of these words: it takes what core takes, and nothing else.
+RC_GTEST_PROP(StepPartProperty, ReadsAmountsAsCoreDoes, ()) {
+  const auto some = [] { return *rc::gen::inRange(0, 140); };
+  const auto number = fmt::format(
+      "{}{}", some(),
+      *rc::gen::element<std::string>("", "", ".5", ".25", ".", ".1234", ".1234567891", "e1", ".."));
+  const auto text =
+      *rc::gen::element<std::string>("", "", "", "0", "0.", "-", " ", "00000000000000000000") +
+      number +
+      *rc::gen::element<std::string>("", "%", "%%", "k", "M", "g", "T", "P", "GB", "GiB", "gib",
+                                     "Gb", "Gi", "B", "b", "bb", "GG", "x", " ");
+  const StepPart memory = step_part({"--gpu-mem=8388607T", 1000}, {.gpu_mem = text});
+  RC_ASSERT(memory.refusal.empty() == core::parse_gpu_options({.gpu_mem = text}).has_value());
+  const StepPart share = step_part({"--gpu-share=100%", 1000}, {.gpu_share = text});
+  RC_ASSERT(share.refusal.empty() == core::parse_gpu_options({.gpu_share = text}).has_value());
 }
 
 TEST(StepPart, OfWholeGpusOrNoneThereIsNoPart) {
