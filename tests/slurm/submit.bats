@@ -132,6 +132,25 @@ one_gpu='[[ -n $CUDA_VISIBLE_DEVICES && $CUDA_VISIBLE_DEVICES != *,* ]] && echo 
   done
 }
 
+@test "a step of a job that --jobid names has what that job has, from wherever" {
+  shards_here='echo $SLURM_SHARDS_ON_NODE'
+  export shards_here
+  id=$(sbatch --parsable -o /dev/null --gpu-mem=8G --wrap "sleep 600")
+  eventually has_state "$id" RUNNING
+  run -0 --separate-stderr srun --jobid="$id" bash -c "$shards_here"
+  [[ $output == "$(shards 8192)" ]]
+  run -0 --separate-stderr srun --jobid="$id" --gpu-mem=4G bash -c "$shards_here"
+  [[ $output == "$((($(shards 8192) + 1) / 2))" ]]
+  # Inside of another job.
+  run -0 --separate-stderr salloc -Q --gres=mps:25 srun --jobid="$id" --gpu-mem=4G bash -c "$shards_here"
+  [[ $output == "$((($(shards 8192) + 1) / 2))" ]]
+  run -1 srun --jobid="$id" --gpu-mem=16G true
+  [[ $output == *"--gpu-mem=16G is more than its job has (--gpu-mem=8G)"* ]]
+  run -1 srun --jobid="$id" --gres=mps:10 true
+  [[ $output == *"its steps say how much of that they get in the same words"* ]]
+  scancel "$id"
+}
+
 @test "one GPU on each of several nodes, by whichever words" {
   export one_gpu
   for options in "-G 2" "-n 2 --gpus-per-task=1" --gpus-per-node=1; do

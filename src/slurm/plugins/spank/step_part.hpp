@@ -14,6 +14,7 @@ namespace aliquot::spank {
 struct JobShare {
   std::string words;
   std::int64_t shards = 0;
+  std::string partition = {};
 };
 
 // What srun was told; empty: nothing.

@@ -98,21 +98,39 @@ std::optional<JobShare> load_share(std::uint32_t job) {
   const auto text = [](const char* value) { return std::string(value == nullptr ? "" : value); };
   for (std::uint32_t i = 0; i < message->record_count; ++i) {
     const slurm_job_info_t& each = message->job_array[i];
-    if (each.job_id == job) share = read_share(text(each.admin_comment), text(each.tres_per_node));
+    if (each.job_id != job) continue;
+    share = read_share(text(each.admin_comment), text(each.tres_per_node));
+    share->partition = text(each.partition);
   }
   slurm_free_job_info_msg(message);
   return share;
 }
 
+// The job of whose shell this is; 0: of none.
+std::uint32_t job_around() {
+  const char* id = std::getenv("SLURM_JOB_ID");
+  return id == nullptr ? 0 : static_cast<std::uint32_t>(std::strtoul(id, nullptr, 10));
+}
+
+// The job that srun begins a step of: --jobid's, or the one around it; 0: it submits its own.
+std::uint32_t job_of_step(const SlurmOptions& command) {
+  const std::string told = command.get("jobid");
+  if (told.empty() || told.find_first_not_of("0123456789") != std::string::npos)
+    return job_around();
+  return static_cast<std::uint32_t>(std::strtoul(told.c_str(), nullptr, 10));
+}
+
 // A step of a job that holds shards has what the job has, or the part of it that it asks for.
-void settle_step(const SlurmOptions& command, const PluginOptions& plugin) {
-  const char* partition = std::getenv("SLURM_JOB_PARTITION");
+void settle_step(const SlurmOptions& command, const PluginOptions& plugin, std::uint32_t id) {
+  // What stands in the environment is of the job around.
+  const bool around = id == job_around();
+  const char* partition = around ? std::getenv("SLURM_JOB_PARTITION") : nullptr;
   if (partition != nullptr && all_in(plugin.foreign, partition)) return;
   if (strcasecmp(command.get("gres").c_str(), "none") == 0) return;
   StepPart part;
-  if (const StepWords words = step_words(command); !words.empty()) {
-    const auto job = load_share(static_cast<std::uint32_t>(std::atol(std::getenv("SLURM_JOB_ID"))));
-    if (!job) return;
+  if (const StepWords words = step_words(command); !words.empty() || !around) {
+    const auto job = load_share(id);
+    if (!job || all_in(plugin.foreign, job->partition)) return;
     part = step_part(*job, words);
     if (part.refusal.empty() && part.shards > 0 && !command.can_set()) {
       part.refusal = "this srun takes no part of a share: leave the words about GPUs away";
@@ -136,9 +154,8 @@ void settle_step(const SlurmOptions& command, const PluginOptions& plugin) {
 void hand_over_words(spank_t handle, const PluginOptions& plugin) {
   const SlurmOptions command;
   if (!command.known()) return;
-  if (spank_context() == S_CTX_LOCAL && std::getenv("SLURM_JOB_ID") != nullptr) {
-    settle_step(command, plugin);
-    return;
+  if (const auto job = job_of_step(command); spank_context() == S_CTX_LOCAL && job != 0) {
+    return settle_step(command, plugin, job);
   }
   if (!books_shards(command, plugin, asked_for_a_share(), kWholeAsShards)) {
     unsetenv(kHanded);
