@@ -11,8 +11,8 @@
 #include <filesystem>
 
 #include "base/text.hpp"
-#include "sys/fd.hpp"
 #include "sys/file.hpp"
+#include "sys/owned_file.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -52,15 +52,8 @@ Result<void> put(const fs::path& path, const std::string& text) {
     return fail(Error::Code::failed_state, "{} is not a plain file", quote(path.string()));
   }
   const mode_t mode = there ? old.st_mode & 07777U : 0644U;
-  TRY(sys::write_whole(path, text, mode, true));
-  if (there && (old.st_uid != ::geteuid() || old.st_gid != ::getegid())) {
-    const sys::Fd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-    if (!file || ::fchown(file.get(), old.st_uid, old.st_gid) != 0 ||
-        ::fchmod(file.get(), mode) != 0) {
-      return sys::system_error(errno, "cannot give its owner back to", path);
-    }
-  }
-  return {};
+  if (!there) return sys::write_whole(path, text, mode, true);
+  return sys::write_owned(path, text, mode, {old.st_uid, old.st_gid});
 }
 
 }  // namespace

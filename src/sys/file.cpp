@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "sys/fd.hpp"
+#include "sys/owned_file.hpp"
 
 namespace aliquot::sys {
 
@@ -26,8 +27,10 @@ tl::unexpected<Error> system_error(int error, std::string_view what,
   return fail(code, "{} {}: {}", what, path.string(), std::strerror(error));
 }
 
-Result<void> write_whole(const std::filesystem::path& path, std::string_view text, mode_t mode,
-                         bool durable) {
+namespace {
+
+Result<void> write_new(const std::filesystem::path& path, std::string_view text, mode_t mode,
+                       bool durable, const FileOwner* owner) {
   auto temporary = path;
   temporary += fmt::format(".{}.tmp", getpid());
   unlink(temporary.c_str());
@@ -35,8 +38,9 @@ Result<void> write_whole(const std::filesystem::path& path, std::string_view tex
     const Fd fd(
         open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (!fd) return system_error(errno, "cannot write", temporary);
-    if (!write_all(fd.get(), text) || fchmod(fd.get(), mode) != 0 ||
-        (durable && fsync(fd.get()) != 0)) {
+    if (!write_all(fd.get(), text) ||
+        (owner != nullptr && fchown(fd.get(), owner->user, owner->group) != 0) ||
+        fchmod(fd.get(), mode) != 0 || (durable && fsync(fd.get()) != 0)) {
       const int error = errno;
       unlink(temporary.c_str());
       return system_error(error, "cannot write", temporary);
@@ -52,6 +56,30 @@ Result<void> write_whole(const std::filesystem::path& path, std::string_view tex
     if (!folder || fsync(folder.get()) != 0) return system_error(errno, "cannot sync", path);
   }
   return {};
+}
+
+}  // namespace
+
+Result<void> write_whole(const std::filesystem::path& path, std::string_view text, mode_t mode,
+                         bool durable) {
+  return write_new(path, text, mode, durable, nullptr);
+}
+
+Result<void> write_owned(const std::filesystem::path& path, std::string_view text, mode_t mode,
+                         const FileOwner& owner) {
+  return write_new(path, text, mode, true, &owner);
+}
+
+bool is_owned(const std::filesystem::path& path, std::string_view text, mode_t mode,
+              const FileOwner& owner) {
+  const Fd fd(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat status {};
+  if (!fd || fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  if ((status.st_mode & 07777U) != mode || FileOwner{status.st_uid, status.st_gid} != owner) {
+    return false;
+  }
+  const auto there = read_all(fd.get(), text.size() + 1);
+  return there && *there == text;
 }
 
 Result<void> let_run(const std::filesystem::path& path, Uid user) {

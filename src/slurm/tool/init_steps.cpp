@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "base/text.hpp"
@@ -15,6 +16,7 @@
 #include "slurm/setup_files.hpp"
 #include "slurm/text_diff.hpp"
 #include "sys/file.hpp"
+#include "sys/owned_file.hpp"
 #include "sys/program.hpp"
 
 namespace aliquot::slurm {
@@ -54,16 +56,24 @@ std::string last_line(std::string_view text) {
   return last == lines.rend() ? "it says nothing" : make_plain(*last);
 }
 
-std::string text_of_log(const std::string& log) {
-  return log.empty() ? "" : sys::read_whole(log, 256UL << 20U).value_or("");
+std::uintmax_t size_of_log(const std::string& log) {
+  std::error_code error;
+  const auto size = fs::file_size(log, error);
+  return error ? 0 : size;
 }
 
-// The last complaints in a daemon's log since it was so long.
-std::string complaints(const std::string& log, std::size_t since) {
-  const std::string text = text_of_log(log);
+// The last complaints in a daemon's log since it was so long; one that is shorter has begun anew.
+std::string complaints(const std::string& log, std::uintmax_t since) {
+  constexpr std::uintmax_t kMostRead = 1U << 20U;
+  const std::uintmax_t size = size_of_log(log);
+  const std::uintmax_t from = std::max(size < since ? 0 : since, size - std::min(size, kMostRead));
+  std::ifstream file(log, std::ios::binary);
+  std::string text(size - from, '\0');
+  file.seekg(static_cast<std::streamoff>(from));
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
   std::vector<std::string> found;
-  for (const auto& line :
-       lines_of_text(std::string_view(text).substr(std::min(since, text.size())))) {
+  for (const auto& line : lines_of_text(text)) {
     for (const std::string_view level : {"error: ", "fatal: "}) {
       const auto at = line.find(level);
       if (at != std::string::npos) found.push_back(make_plain(line.substr(at + level.size())));
@@ -85,7 +95,7 @@ bool StepRunner::is_done(const Step& step) const {
 }
 
 Result<void> StepRunner::run(const Step& step) {
-  const std::size_t said = text_of_log(step.log).size();
+  const std::uintmax_t said = size_of_log(step.log);
   const auto ended = outcome(step.command, std::nullopt);
   if (ended.status != 0) {
     return fail(Error::Code::internal, "{} failed: {}: {}{}", step.purpose,
@@ -129,6 +139,7 @@ Result<void> StepRunner::mark(const std::string& path) {
   fs::create_directories(kStale, error);
   if (error) return sys::system_error(error.value(), "cannot make", kStale);
   for (const std::string& daemon : daemons) {
+    if (daemon == "slurmd" && !fs::exists("/usr/sbin/slurmd")) continue;  // the controller alone
     TRY(sys::write_whole(fs::path(kStale) / daemon, "", 0600, true));
   }
   return {};
@@ -162,20 +173,19 @@ Result<void> StepRunner::files(const SetupPlan& plan) {
 
 Result<void> StepRunner::secret(const std::string& path, const std::string& text,
                                 const std::string& user) {
-  if (const auto there = sys::read_whole(path, 1UL << 20U); there && *there == text) return {};
+  constexpr mode_t kMode = 0400;
+  const passwd* owner = ::getpwnam(user.c_str());
+  // One that is there and not yet its user's is of a run that was interrupted.
+  if (owner != nullptr && sys::is_owned(path, text, kMode, {owner->pw_uid, owner->pw_gid}))
+    return {};
   ++changes_;
   fmt::print("# {}: the controller's\n", path);
   TRY(mark(path));
   if (!apply_) return {};
-  const passwd* owner = ::getpwnam(user.c_str());
   if (owner == nullptr) {
     return fail(Error::Code::not_found, "there is no user {}: install its package again", user);
   }
-  TRY(sys::write_whole(path, text, 0400, true));
-  if (::chown(path.c_str(), owner->pw_uid, owner->pw_gid) != 0) {
-    return sys::system_error(errno, "cannot give away", path);
-  }
-  return {};
+  return sys::write_owned(path, text, kMode, {owner->pw_uid, owner->pw_gid});
 }
 
 }  // namespace aliquot::slurm
