@@ -181,6 +181,30 @@ std::string without_ours(std::string_view text, CommentStyle style) {
   return out;
 }
 
+Result<std::string> own_text(std::string_view text, const std::string& path, CommentStyle style) {
+  std::size_t begun = 0;  // the line, from 1; 0: we are outside
+  std::size_t number = 0;
+  const auto broken = [&](std::size_t line, std::string_view mark, std::string_view other) {
+    return fail(Error::Code::failed_state,
+                "{}:{}: '{}{}' without '{}{}': put that line back where our lines {}, or take this "
+                "one out with ours",
+                path, line, style.start, mark, style.start, other,
+                mark == kBegin ? "end" : "begin");
+  };
+  for (const std::string& line : lines_of_text(text)) {
+    ++number;
+    if (is_mark(line, style, kBegin)) {
+      if (begun > 0) return broken(begun, kBegin, kEnd);
+      begun = number;
+    } else if (is_mark(line, style, kEnd)) {
+      if (begun == 0) return broken(number, kEnd, kBegin);
+      begun = 0;
+    }
+  }
+  if (begun > 0) return broken(begun, kBegin, kEnd);
+  return without_ours(text, style);
+}
+
 bool has_ours(std::string_view text, CommentStyle style) {
   const auto lines = lines_of_text(text);
   return std::ranges::any_of(lines, [&](const auto& line) { return is_mark(line, style, kBegin); });

@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/result.hpp"
+
 namespace aliquot::slurm {
 
 // `NodeName=n[1-4] CPUs=64 Gres=…`: one logical line. A backslash at the end goes on with the next.
@@ -44,6 +46,10 @@ struct CommentStyle {
 
 // The text with our blocks taken out, and what they replaced back in its place.
 std::string without_ours(std::string_view text, CommentStyle style = {});
+// The same of a file as it is found: refused where the marks do not come in pairs, as what stands
+// between them would be taken away with ours, or stay with the site's.
+Result<std::string> own_text(std::string_view text, const std::string& path,
+                             CommentStyle style = {});
 bool has_ours(std::string_view text, CommentStyle style = {});
 
 // Whether Slurm reads the same from both: comments, empty lines, and the place of a line among

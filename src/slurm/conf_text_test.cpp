@@ -56,6 +56,25 @@ TEST(ConfText, OursStandsBetweenMarksAndGoesWithoutTrace) {
   EXPECT_EQ(without_ours("X=1\n" + text + "Y=2\n"), "X=1\n" + site + "Y=2\n");
 }
 
+TEST(ConfText, MarksThatDoNotComeInPairsAreNotGuessedAt) {
+  const std::string ours = "# BEGIN aliquot\n# was: A=1\nA=2\n# END aliquot\n";
+  EXPECT_EQ(own_text("X=1\n" + ours + "Y=2\n", "slurm.conf"), "X=1\nA=1\nY=2\n");
+  const auto refusal = [](const std::string& text) {
+    const auto own = own_text(text, "/etc/slurm/slurm.conf");
+    return own ? "" : own.error().message;
+  };
+  const std::string no_end = "# BEGIN aliquot\nA=2\n";
+  EXPECT_EQ(
+      refusal("X=1\n" + no_end + "Y=2\n"),
+      "/etc/slurm/slurm.conf:2: '# BEGIN aliquot' without '# END aliquot': put that line back "
+      "where our lines end, or take this one out with ours");
+  EXPECT_EQ(refusal(no_end + "Y=2\n" + ours).substr(0, 23), "/etc/slurm/slurm.conf:1");
+  EXPECT_EQ(
+      refusal(ours + "Y=2\n# END aliquot\n"),
+      "/etc/slurm/slurm.conf:6: '# END aliquot' without '# BEGIN aliquot': put that line back "
+      "where our lines begin, or take this one out with ours");
+}
+
 TEST(ConfText, LuaHasCommentsOfItsOwn) {
   ConfEdit edit("f()\nreturn 0\n", {"--"});
   edit.insert(1, "dofile('x')");

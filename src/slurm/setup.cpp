@@ -202,7 +202,7 @@ class Planner {
     site_ = TRY(read_site(input_.slurm_conf, [&](const std::string& path) -> Result<std::string> {
       std::string text = TRY(read_(path));
       original_[path] = text;
-      return without_ours(text, kConf);
+      return own_text(text, path, kConf);
     }));
     TRY(know_gpus());
     TRY(check_settings());
@@ -428,7 +428,7 @@ class Planner {
 
   // The site's own lines about GPUs stay where they serve, and are set aside where they would not.
   Result<void> edit_gres_conf() {
-    const std::string own = without_ours(gres_conf_.value_or(""), kConf);
+    const std::string own = TRY(own_text(gres_conf_.value_or(""), beside("gres.conf"), kConf));
     ConfEdit edit(own, kConf);
     std::set<std::pair<std::string, std::string>> served;  // node, model: by the site's own line
     for (const ConfLine& line : parse_conf_lines(edit.lines())) {
@@ -486,7 +486,7 @@ class Planner {
   Result<void> edit_cgroup_conf() {
     const std::string path = beside("cgroup.conf");
     const auto text = TRY(read_if_there(read_, path));
-    const std::string own = without_ours(text.value_or(""), kConf);
+    const std::string own = TRY(own_text(text.value_or(""), path, kConf));
     ConfEdit edit(own, kConf);
     std::optional<ConfLine> found;
     for (const ConfLine& line : parse_conf_lines(edit.lines())) {
@@ -505,7 +505,7 @@ class Planner {
   Result<void> edit_plugstack() {
     const std::string path = site_.plugstack_path();
     const auto text = TRY(read_if_there(read_, path));
-    const std::string own = without_ours(text.value_or(""), kConf);
+    const std::string own = TRY(own_text(text.value_or(""), path, kConf));
     if (input_.plugin.empty()) {
       plan_.notes.push_back(
           "aliquot_spank.so is not installed here: plugstack.conf is left alone, "
@@ -561,7 +561,7 @@ class Planner {
 
     const std::string path = beside("job_submit.lua");
     const auto text = TRY(read_if_there(read_, path));
-    ConfEdit edit(without_ours(text.value_or(""), kLua), kLua);
+    ConfEdit edit(TRY(own_text(text.value_or(""), path, kLua)), kLua);
     edit.insert(end_of_lua(edit.lines()),
                 fmt::format("{}dofile(\"{}\")", new_file_line(text, kLua), ours));
     change(path, text, edit.text());
@@ -634,7 +634,7 @@ Result<SetupPlan> plan_undo(const std::string& slurm_conf, const ReadFile& read)
   for (const auto& [path, style] : files) {
     const auto text = TRY(read_if_there(read, path));
     if (!text || !has_ours(*text, style)) continue;
-    std::string own = without_ours(*text, style);
+    std::string own = TRY(own_text(*text, path, style));
     const bool remove = own.empty() && is_new_file(*text, style);
     plan.changes.push_back(
         {path, text, remove ? std::optional<std::string>{} : std::optional(std::move(own))});

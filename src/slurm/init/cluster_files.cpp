@@ -33,7 +33,7 @@ struct Parts {
 Result<Parts> take_apart(const std::optional<std::string>& text) {
   Parts parts;
   if (!text) return parts;
-  const std::string own = without_ours(*text);
+  const std::string own = TRY(own_text(*text, in_slurm("slurm.conf")));
   const auto begin = own.find(kBeginCluster);
   const auto end = own.find(kEndCluster, begin);
   if (begin == std::string::npos || end == std::string::npos) {

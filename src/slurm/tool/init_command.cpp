@@ -12,6 +12,7 @@
 #include "base/hostlist.hpp"
 #include "base/text.hpp"
 #include "node/service.hpp"
+#include "slurm/conf_text.hpp"
 #include "slurm/init/cluster_files.hpp"
 #include "slurm/init/node_line.hpp"
 #include "slurm/plain_name.hpp"
@@ -289,6 +290,7 @@ Result<int> join(const InitOptions& options, const SiteSettings& settings) {
                 "--apply <{}",
                 options.join, options.join, node, options.join, kMungeKey);
   }
+  TRY(own_text(before.value_or(""), defaults));
   const Machine machine = this_machine();
   StepRunner runner(options.apply);
   TRY(runner.steps(package_steps(node_packages())));
