@@ -214,6 +214,13 @@ class Planner {
     TRY(edit_plugstack());
     TRY(edit_job_submit());
     say_what_is_not_shared();
+    if (const auto& share = input_.settings.share;
+        share.placement == "aliquot" && !names_each_gpu(share, input_.version)) {
+      plan_.notes.push_back(fmt::format(
+          "placement = \"aliquot\" does nothing here, as Slurm {} spreads shares itself "
+          "(LL_SHARED_GRES): take it out of the settings",
+          to_string(input_.version)));
+    }
     return std::move(plan_);
   }
 

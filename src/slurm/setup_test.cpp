@@ -103,6 +103,26 @@ TEST(Setup, NewerSlurmSpreadsSharesAndBillsThemOnRequest) {
   EXPECT_THAT(files["/s/slurm.conf"], HasSubstr("\nPartitionName=cpus Nodes=cpu1\n"));
 }
 
+TEST(Setup, APlacementThatDoesNothingIsTold) {
+  Files files{{"/s/slurm.conf", kConf}};
+  auto from = input();
+  from.settings.share.placement = "aliquot";
+  from.version = {23, 11, 4};
+  EXPECT_THAT(planned(from, files).notes, testing::Not(testing::Contains(HasSubstr("placement"))));
+  from.version = {23, 11, 5};
+  EXPECT_THAT(planned(from, files).notes,
+              testing::Contains(HasSubstr("placement = \"aliquot\" does nothing here, as Slurm "
+                                          "23.11.5 spreads shares itself")));
+}
+
+TEST(Setup, AClusterMayBeCalledWhatAnIncludeSays) {
+  std::string conf = std::string(kConf) + "Include /s/%c-%c.conf\n";
+  conf.replace(conf.find("lab"), 3, "a%c");
+  Files files{{"/s/slurm.conf", conf}, {"/s/a%c-a%c.conf", "NodeName=extra CPUs=1\n"}};
+  const auto plan = plan_setup(input(), reader(files));
+  EXPECT_TRUE(plan) << plan.error().message;
+}
+
 TEST(Setup, BillsBesideWhatTheSiteBills) {
   Files files{
       {"/s/slurm.conf", std::string(kConf) +

@@ -67,8 +67,10 @@ class Reader {
  private:
   // Relative to the file; %c is the cluster's name.
   std::string included(const std::string& from, std::string name) {
-    for (auto at = name.find("%c"); at != std::string::npos; at = name.find("%c")) {
-      name.replace(at, 2, site_.get("ClusterName").value_or("cluster"));
+    const std::string cluster = site_.get("ClusterName").value_or("cluster");
+    for (auto at = name.find("%c"); at != std::string::npos;
+         at = name.find("%c", at + cluster.size())) {
+      name.replace(at, 2, cluster);
     }
     return (fs::path(from).parent_path() / name).lexically_normal().string();
   }
@@ -337,6 +339,10 @@ std::string format_gpu_group(const GpuGroup& group) {
                      group.memory, group.files);
 }
 
+bool names_each_gpu(const ShareSettings& share, const SlurmVersion& version) {
+  return share.placement == "aliquot" && version < kMixingFixed;
+}
+
 SiteTable make_site_table(const Site& site, const std::vector<GpuGroup>& gpus,
                           const SiteSettings& settings, const SlurmVersion& version) {
   SiteTable table;
@@ -386,9 +392,7 @@ SiteTable make_site_table(const Site& site, const std::vector<GpuGroup>& gpus,
     if (partition.is_default) table.default_partition = partition.name;
     table.partitions.push_back(std::move(entry));
   }
-  if (table.whole_as_shards && settings.share.placement == "aliquot") {
-    name_gpus(site, gpus, shared, table);
-  }
+  if (names_each_gpu(settings.share, version)) name_gpus(site, gpus, shared, table);
   return table;
 }
 

@@ -97,6 +97,10 @@ Result<GpuGroup> parse_gpu_group(std::string_view text, const std::string& here)
 std::string usual_files(std::int64_t count);
 std::string format_gpu_group(const GpuGroup& group);
 
+// Whether each GPU is a gres type of its own, which jobs name: newer Slurms spread shares
+// themselves.
+bool names_each_gpu(const ShareSettings& share, const SlurmVersion& version);
+
 // What job_submit.lua needs to know: the models that the partitions have, and the settings.
 SiteTable make_site_table(const Site& site, const std::vector<GpuGroup>& gpus,
                           const SiteSettings& settings, const SlurmVersion& version);

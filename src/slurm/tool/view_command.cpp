@@ -17,6 +17,7 @@
 #include "slurm/plain_name.hpp"
 #include "slurm/setup.hpp"
 #include "slurm/setup_files.hpp"
+#include "slurm/site.hpp"
 #include "slurm/site_settings.hpp"
 #include "slurm/tool/commands.hpp"
 #include "slurm/view/limits.hpp"
@@ -74,12 +75,16 @@ struct ViewOptions {
 };
 
 Result<std::string> view(const ViewOptions& options) {
-  const auto settings = TRY(load_settings(options.config));
+  auto settings = TRY(load_settings(options.config));
   const auto conf = slurm_conf_path(settings);
   ::setenv("SLURM_CONF", conf.c_str(), 1);  // for sacctmgr
   ::setenv("SLURM_BITSTR_LEN", "0", 1);     // libslurm shows all elements of an array
   const auto client = TRY(open_client({}, conf));
   const auto snapshot = TRY(take_snapshot(*client, conf));
+  if (!names_each_gpu(settings.share,
+                      parse_slurm_version(snapshot.version).value_or(SlurmVersion()))) {
+    settings.share.placement = "slurm";
+  }
   if (!options.why.empty()) {
     const auto job = TRY(find_job(snapshot, options.why, ::getuid()));
     const bool limited = is_waiting(job) && job.reason.starts_with("QOSMax");
