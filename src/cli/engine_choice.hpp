@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 
@@ -16,10 +17,12 @@ enum class Engine { embedded, slurm };
 // Nothing: not said.
 Result<std::optional<Engine>> engine_asked();
 
-// The first program of that name in these folders ("/usr/bin:/bin") that is not `own` under another
-// name. Empty: none.
+// The first program of that name in these folders ("/usr/bin:/bin") that is none of `ours` under
+// another name. Empty: none.
 std::string find_other_program(std::string_view name, std::string_view folders,
-                               const std::string& own);
+                               const std::vector<std::string>& ours);
+// `own` and the programs that were passed on by ("/a/aliquot:/b/aliquot", or null).
+std::vector<std::string> add_own_program(const char* passed, const std::string& own);
 
 // Hands over to Slurm's own command; returns only where there is none.
 int run_slurms(char** argv);

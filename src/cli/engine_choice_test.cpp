@@ -48,11 +48,20 @@ TEST(EngineChoice, SlurmsOwnCommandIsNotALinkToOurs) {
     return text;
   };
   const auto own = (root / "ours/aliquot").string();
-  EXPECT_EQ(find_other_program("sbatch", folders({"links", "hard"}), own), "");
-  EXPECT_EQ(find_other_program("sbatch", folders({"links", "hard", "theirs"}), own),
+  EXPECT_EQ(find_other_program("sbatch", folders({"links", "hard"}), {own}), "");
+  EXPECT_EQ(find_other_program("sbatch", folders({"links", "hard", "theirs"}), {own}),
             (root / "theirs/sbatch").string());
+  // Another installation: neither hands over to the other for ever.
+  fs::create_directory(root / "second");
+  make(root / "second/sbatch", fs::perms(0755));
+  const auto second = (root / "second/sbatch").string();
+  const auto path = folders({"links", "second", "theirs"});
+  EXPECT_EQ(find_other_program("sbatch", path, add_own_program(nullptr, own)), second);
+  EXPECT_EQ(find_other_program("sbatch", path, add_own_program(own.c_str(), second)),
+            (root / "theirs/sbatch").string());
+  EXPECT_EQ(add_own_program("/a:/b", "/b"), (std::vector<std::string>{"/a", "/b"}));
   if (::geteuid() != 0) {
-    EXPECT_EQ(find_other_program("sbatch", folders({"plain"}), own), "");
+    EXPECT_EQ(find_other_program("sbatch", folders({"plain"}), {own}), "");
   }
 }
 

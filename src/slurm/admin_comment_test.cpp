@@ -17,6 +17,14 @@ TEST(AdminComment, RemarksLeaveTheWordsAlone) {
   EXPECT_EQ(asked_words(comment), "--gpu-mem=8G");
 }
 
+TEST(AdminComment, ASiteMayMentionUs) {
+  EXPECT_EQ(asked_words("aliquot: mps:25; see aliquot:123; escape on n1"), "mps:25");
+  EXPECT_EQ(asked_words("aliquot: mps:25; ticket about aliquot: none"), "mps:25");
+  EXPECT_EQ(asked_words("see aliquot: 123; aliquot: gpu:1"), "gpu:1");
+  EXPECT_EQ(asked_words("see aliquot: 123"), std::nullopt);
+  EXPECT_EQ(asked_words("aliquot:123"), std::nullopt);
+}
+
 TEST(AdminComment, WhatWasUsedStandsOnceForEachNode) {
   std::string comment = "aliquot: mps:25; escape on n1";
   EXPECT_EQ(used_in(comment), std::nullopt);

@@ -109,9 +109,11 @@ class PluginClient final : public SlurmClient {
     std::vector<SlurmJob> found;
     const int status = functions_.find_job(static_cast<std::uint32_t>(id.value()), add_job, &found);
     TRY(check_found(status, found.empty(), "job", id));
-    // An array's first element carries the number of the whole.
+    // An array's first element carries the number of the whole. Once that is forgotten, Slurm
+    // answers with the other elements: other jobs.
     const auto exact = std::ranges::find(found, id.value(), &SlurmJob::id);
-    return std::move(exact == found.end() ? found.front() : *exact);
+    TRY(check_found(status, exact == found.end(), "job", id));
+    return std::move(*exact);
   }
   Result<std::vector<SlurmJob>> jobs() override {
     std::vector<SlurmJob> found;

@@ -404,6 +404,10 @@ TEST_P(SubmitLua, EveryChangePassesTheGates) {
     EXPECT_THAT(with({{"account", "bio"}, {"reservation", "course_x"}}), StartsWith("2045: "));
     EXPECT_THAT(with({{"partition", "mixed"}}), StartsWith("2002: "));
     EXPECT_EQ(with({{"qos", "high"}}), " | ") << "nothing of a gate";
+    const std::pair<const std::string, Fields::mapped_type> by_hand{"record.admin_comment",
+                                                                    "paid by x"};
+    EXPECT_THAT(with({by_hand, {"account", "bio"}}), StartsWith("2045: "));
+    EXPECT_EQ(with({by_hand, {"reservation", "course_x"}}), " | ");
   }
 }
 

@@ -323,7 +323,7 @@ end
 
 local function words_in(comment)
   for piece in ((comment or "") .. "; "):gmatch("(.-); ") do
-    local words = piece:match("^aliquot: (.*)$")
+    local words = piece:match("^aliquot: ([^;]*)")
     if words then return words end
   end
 end
@@ -443,9 +443,12 @@ local function move(desc, record, part_list)
   if not words then
     local asks = (text(record.tres_per_node) or "") .. (text(record.tres_per_job) or "")
       .. (text(record.tres_per_socket) or "") .. (text(record.tres_per_task) or "")
-    if asks:find("gpu") and whole_as_shards(whereabouts(desc, record, part_list).partitions) then
+    local there = whereabouts(desc, record, part_list)
+    if asks:find("gpu") and whole_as_shards(there.partitions) then
       refuse("the job's GPUs are booked otherwise here: cancel it and submit it anew")
     end
+    -- Booked by hand.
+    if asks:find("shard") and not all_in(site.foreign, there.partitions) then pass_gates(there) end
     return
   end
   local now = text(record.tres_per_node) or ""
