@@ -21,6 +21,9 @@ struct GpuBill {
 };
 GpuBill gpu_bill(std::string_view weights);
 
+// Whether a GPU of so many shards is billed as all of them, to a hundredth.
+bool bills_alike(std::string_view weights, std::int64_t shards);
+
 // The site's weights with ours for a GPU of so many shards; without any Slurm bills a CPU as 1, and
 // so do we. Nothing: the site has weights of its own for GPUs.
 std::optional<std::string> with_gpu_weights(std::string_view weights, std::int64_t shards);

@@ -18,6 +18,7 @@
 #include "slurm/admin_comment.hpp"
 #include "slurm/agent/own_drain.hpp"
 #include "slurm/balancer/weights.hpp"
+#include "slurm/billing.hpp"
 #include "slurm/munge.hpp"
 #include "slurm/sample_text.hpp"
 #include "slurm/samples.hpp"
@@ -50,6 +51,7 @@ void check_accounting(const Site& site, const SiteTable& table, std::vector<Chec
                       "aliquot slurm setup --apply, then restart slurmctld"});
   }
   std::vector<std::string> without;
+  bool alike = true;
   for (const SitePartition& partition : site.partitions) {
     const auto entry = std::ranges::find(table.partitions, partition.name, &PartitionGpus::name);
     const auto weights = to_lower(partition.billing_weights);
@@ -57,11 +59,24 @@ void check_accounting(const Site& site, const SiteTable& table, std::vector<Chec
     if (weights.find("gres/shard") == std::string::npos ||
         weights.find("gres/gpu") == std::string::npos) {
       without.push_back(partition.name);
+      continue;
     }
+    std::int64_t shards = 1;
+    for (const GpuModel& model : table.models) {
+      if (std::ranges::count(entry->models, model.name) > 0)
+        shards = std::max(shards, model.shards);
+    }
+    if (bills_alike(weights, shards)) continue;
+    alike = false;
+    checks.push_back({"billing", Level::warn,
+                      fmt::format("partition {}: {} bills a GPU otherwise than its {} shards",
+                                  partition.name, partition.billing_weights, shards),
+                      fmt::format("write GRES/gpu={},GRES/shard={} there, and limits in that",
+                                  shards * kShardBill, kShardBill)});
   }
-  if (without.empty()) {
+  if (without.empty() && alike) {
     checks.push_back({"billing", Level::ok, "shares and whole GPUs are billed alike"});
-  } else {
+  } else if (!without.empty()) {
     checks.push_back(
         {"billing", Level::warn,
          fmt::format("partition {}: a limit on GPUs does not count shares",

@@ -138,6 +138,15 @@ std::vector<Check> check_limits(std::string_view qos_lines, std::string_view ass
   std::vector<Check> checks;
   const auto look = [&](std::string_view limits, const std::string& whose, std::string_view name,
                         const std::string& modify) {
+    const auto billing = tres_count(limits, "billing");
+    if (billing > 0 && worth.bill.gpu > 0 && billing < worth.bill.shard) {
+      checks.push_back(
+          {"limits", Level::warn,
+           fmt::format("{}: {}=billing={} is less than one shard, {}: no job with a GPU starts",
+                       whose, name, billing, worth.bill.shard),
+           fmt::format("sacctmgr modify {} set {}=billing={}", modify, name,
+                       billing_limit(1, worth.bill))});
+    }
     const auto gpus = tres_count(limits, "gres/gpu");
     if (gpus <= 0 || gpus > kMostCounted || joint_limit(limits, worth)) return;
     checks.push_back(missed(whose, name, modify, gpus, worth));

@@ -405,8 +405,9 @@ TEST(Limits, OnlyWhatCountsAllGpusIsALimitOfAll) {
 
 TEST(Limits, ThatAreGotAroundAreTold) {
   const GpuWorth old{120, {120'000, 1'000}, true};
-  const auto checks = check_limits("normal||gres/gpu=8|\nlab|gres/gpu=4,cpu=9||\nok|billing=1||\n",
-                                   "lab|ann|gres/gpu=2\nlab||\n", old);
+  const auto checks =
+      check_limits("normal||gres/gpu=8|\nlab|gres/gpu=4,cpu=9||\nok|billing=1000||\n",
+                   "lab|ann|gres/gpu=2\nlab||\n", old);
   const auto per_job = check_limits("lab||||gres/gpu=1\n", "lab||gres/gpu=2|gres/gpu=1\n", old);
   ASSERT_EQ(per_job.size(), 3U);
   EXPECT_EQ(per_job[0].cure, "sacctmgr modify qos lab set MaxTRESPerJob=billing=120999");
@@ -426,6 +427,28 @@ TEST(Limits, ThatAreGotAroundAreTold) {
       "aliquot slurm setup --billing --apply, restart slurmctld, then sacctmgr modify qos lab "
       "set MaxTRESPerUser=billing=480999");
   EXPECT_EQ(check_limits("lab|gres/gpu=4,billing=480999||\n", "", old)[0].level, Check::Level::ok);
+}
+
+TEST(Limits, OneThatNoShareFitsIntoIsTold) {
+  const GpuWorth worth{120, {120'000, 1'000}, false};
+  const auto checks = check_limits("main|billing=480||\n", "", worth);
+  ASSERT_EQ(checks.size(), 1U);
+  EXPECT_EQ(checks[0].level, Check::Level::warn);
+  EXPECT_EQ(checks[0].finding,
+            "QOS main: MaxTRESPerUser=billing=480 is less than one shard, 1000: no job with a GPU "
+            "starts");
+  EXPECT_EQ(checks[0].cure, "sacctmgr modify qos main set MaxTRESPerUser=billing=120999");
+  EXPECT_EQ(check_limits("main|billing=480||\n", "", {120, {}, false})[0].level, Check::Level::ok)
+      << "CPUs are what is billed";
+}
+
+TEST(Billing, IsAlikeForAGpuAndItsShards) {
+  EXPECT_TRUE(bills_alike("CPU=1.0,GRES/gpu=120000,GRES/shard=1000", 120));
+  EXPECT_TRUE(bills_alike("gres/gpu=8,gres/shard=0.0667", 120));
+  EXPECT_FALSE(bills_alike("GRES/gpu=1,GRES/shard=1", 120));
+  EXPECT_FALSE(bills_alike("GRES/gpu=120000,GRES/shard=1000", 80)) << "as before more memory";
+  EXPECT_FALSE(bills_alike("GRES/gpu=120000", 120));
+  EXPECT_FALSE(bills_alike("GRES/gpu=9223372036854,GRES/shard=9223372036854", 120));
 }
 
 // Whatever slurmctld says, the view answers and the books balance.
