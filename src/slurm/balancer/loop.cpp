@@ -24,6 +24,7 @@ namespace aliquot::slurm {
 namespace {
 
 constexpr Millis kGather = Millis(10);  // samples of one instant go into one round
+constexpr Millis kTaking = Millis(50);
 constexpr Millis kRetry = seconds(1);
 constexpr Millis kForget = minutes(60);
 constexpr Millis kStopPatience = seconds(10);
@@ -97,8 +98,10 @@ class Loop {
   }
 
   void take_samples() {
-    // Not for ever: there are other things to do than to throw noise away.
-    for (int i = 0; i < 10'000; ++i) {
+    // Not for long: each is a question to munged, and anybody can send what looks like a sample.
+    // Orders to stop, results and rounds come in between.
+    const MonoTime until = clock_.mono() + kTaking;
+    do {
       auto received = receiver_.receive();
       if (!received) {
         drop(received.error().message);
@@ -106,7 +109,7 @@ class Loop {
       }
       if (!*received) return;
       take_sample(std::move(**received));
-    }
+    } while (clock_.mono() < until);
   }
 
   void take_sample(SampleReceiver::Sample received) {

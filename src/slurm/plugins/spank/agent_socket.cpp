@@ -85,6 +85,16 @@ AgentReply read_reply(int fd, const StepClock& clock, long deadline) {
   if (!error.empty()) return {0, error};
   const std::size_t body = text.find("\r\n\r\n");
   if (!text.starts_with("HTTP/1.1 ") || body == std::string::npos) return {0, "no HTTP"};
+  // An agent that is killed in the middle has said half of what limits a task.
+  constexpr std::string_view kLength = "\r\ncontent-length:";
+  std::string head = text.substr(0, body);
+  for (char& c : head) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
+  const std::size_t length = head.find(kLength);
+  const std::size_t size = text.size() - body - 4;
+  if (length == std::string::npos ||
+      std::strtoull(head.c_str() + length + kLength.size(), nullptr, 10) != size) {
+    return {0, "its answer is not whole"};
+  }
   return {std::atoi(text.c_str() + 9), text.substr(body + 4)};
 }
 

@@ -22,6 +22,11 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+std::string answer(const std::string& status, const std::string& body) {
+  return "HTTP/1.1 " + status + "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+         body;
+}
+
 // Answers one connection after the other with the next of these texts; with none of them it accepts
 // and stays silent.
 class FakeListener {
@@ -96,7 +101,7 @@ class AgentSocketTest : public testing::Test {
 
 TEST_F(AgentSocketTest, AsksAndReadsTheReply) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root's agent is believed";
-  FakeListener listener(path(), {"HTTP/1.1 200 OK\r\nX: y\r\n\r\nset A=b\n"});
+  FakeListener listener(path(), {"HTTP/1.1 200 OK\r\nX: y\r\nContent-Length: 8\r\n\r\nset A=b\n"});
   const AgentReply reply = agent().ask("/v1/slurm/grant", "job=7\n\n", 1'000);
   EXPECT_EQ(reply.status, 200);
   EXPECT_EQ(reply.body, "set A=b\n");
@@ -107,7 +112,7 @@ TEST_F(AgentSocketTest, AsksAndReadsTheReply) {
 
 TEST_F(AgentSocketTest, AsksInTwoParts) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root's agent is believed";
-  FakeListener listener(path(), {"HTTP/1.1 409 Conflict\r\n\r\nno"});
+  FakeListener listener(path(), {answer("409 Conflict", "no")});
   AgentSocket socket = agent();
   const int connection = socket.send("/v1/slurm/grant", "job=7\n\n");
   ASSERT_GE(connection, 0);
@@ -131,9 +136,9 @@ TEST_F(AgentSocketTest, WithoutTimeItAsksOnce) {
 
 TEST_F(AgentSocketTest, AnAgentThatCannotIsAskedAgainLessOften) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root's agent is believed";
-  const std::string unfit = "HTTP/1.1 503 No\r\n\r\nno driver";
+  const std::string unfit = answer("503 No", "no driver");
   {
-    FakeListener listener(path(), {unfit, unfit, "HTTP/1.1 200 OK\r\n\r\nyes"});
+    FakeListener listener(path(), {unfit, unfit, answer("200 OK", "yes")});
     EXPECT_EQ(agent().ask("/x", "\n\n", 15'000).body, "yes");
     EXPECT_THAT(pauses_, ElementsAre(500, 500));
   }
@@ -151,6 +156,21 @@ TEST_F(AgentSocketTest, RubbishIsNoReply) {
   EXPECT_EQ(socket.take(socket.send("/x", "\n\n"), 60'000).body, "no HTTP");
 }
 
+// Limits without what enforces them, say.
+TEST_F(AgentSocketTest, HalfOfAnAnswerIsNone) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root's agent is believed";
+  const std::string whole = answer("200 OK", "set A=b\nprepend LD_PRELOAD=/lib\n");
+  FakeListener listener(path(), {whole.substr(0, whole.find("prepend")), "HTTP/1.1 200 OK\r\n\r\n",
+                                 whole + "set C=d\n", whole});
+  AgentSocket socket = agent();
+  for (int i = 0; i < 3; ++i) {
+    const AgentReply reply = socket.take(socket.send("/x", "\n\n"), 60'000);
+    EXPECT_EQ(reply.status, 0);
+    EXPECT_EQ(reply.body, "its answer is not whole");
+  }
+  EXPECT_EQ(agent().ask("/x", "\n\n", 1'000).status, 200) << "it is asked again";
+}
+
 TEST_F(AgentSocketTest, ASilentAgentIsNotWaitedForLonger) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root's agent is believed";
   FakeListener listener(path(), {});
@@ -166,7 +186,7 @@ TEST_F(AgentSocketTest, OnlyTheAdministratorsAgentIsBelieved) {
   std::string own = "/tmp/aliquot-agent-test.XXXXXX";
   ASSERT_NE(::mkdtemp(own.data()), nullptr);
   {
-    FakeListener listener(own + "/sock", {"HTTP/1.1 200 OK\r\n\r\nset LD_PRELOAD=/evil"});
+    FakeListener listener(own + "/sock", {answer("200 OK", "set LD_PRELOAD=/evil")});
     ASSERT_EQ(::seteuid(0), 0);
     AgentSocket socket(own + "/sock", {[] { return 0L; }, [](int) {}});
     EXPECT_EQ(socket.ask("/x", "\n\n", 0).body, "it is not the administrator's");
