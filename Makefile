@@ -3,7 +3,7 @@ JOBS ?= $(shell nproc)
 export JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help build run stop bundle image test test-slurm-matrix test-kube bench fuzz soak walk tidy format clean update-shell-tests deps-build deps-test deps-kube deps-all
+.PHONY: help build run stop bundle image test test-slurm-matrix test-slurm-init test-kube bench fuzz soak walk tidy format clean update-shell-tests deps-build deps-test deps-kube deps-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' Makefile
@@ -28,9 +28,13 @@ image: bundle ## make build/image/aliquot-*.tar: the image for Kubernetes, witho
 test: deps-all ## install what is missing, build everything, run every test
 	@tools/run-tests
 
-test-slurm-matrix: bundle ## the tests on Slurm 22.05, 24.11 and 26.05, in folders filled by debootstrap
+test-slurm-matrix: bundle ## the tests on Slurm 22.05, 24.11 and 26.05, in folders filled by debootstrap, and test-slurm-init
 	@tools/install-deps matrix
 	@tools/test-slurm-matrix
+
+test-slurm-init: bundle ## the guide "A cluster from nothing", on five bare Debians made of namespaces
+	@tools/install-deps matrix
+	@tools/test-slurm-init
 
 test-kube: deps-kube build ## the tests on real Kubernetes, 1.20 and a current one, each built once from source
 	@tools/test-kube
