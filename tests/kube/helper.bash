@@ -33,10 +33,11 @@ start_lab_unless() {
   export LAB_MISSING=$1
   shift
   [[ -z $LAB_MISSING ]] || return 0
-  ! lab status >/dev/null 2>&1 || return 0
+  # One that is up will do, if it hands out GPUs as this file wants it.
+  if lab status >/dev/null 2>&1 && grep -qx "as=${lab_as:-resources}" "${KUBE_LAB:-/var/tmp/aliquot-kube-lab}/upper/lab/settings"; then return 0; fi
   export KUBE_LAB=/var/tmp/aliquot-kube-test.$$ LAB_IS_OURS=1
   "$repo/tools/kube-lab/gather" "$ALIQUOT_BIN" "$BATS_FILE_TMPDIR/aliquot"
-  lab up --aliquot "$BATS_FILE_TMPDIR/aliquot" "$@" >"$BATS_FILE_TMPDIR/up" 2>&1 </dev/null 3>&- || {
+  lab up --as "${lab_as:-resources}" --aliquot "$BATS_FILE_TMPDIR/aliquot" "$@" >"$BATS_FILE_TMPDIR/up" 2>&1 </dev/null 3>&- || {
     cat "$BATS_FILE_TMPDIR/up" >&2
     lab down </dev/null 3>&-
     return 1
@@ -64,6 +65,11 @@ end_pods() {
 k() { lab in kubectl "$@" 3>&-; }
 as_user() { lab in kubectl --kubeconfig /lab/user.kubeconfig "$@" 3>&-; }
 no_pods() { [[ -z $(k get pods -o name) ]]; }
+# The slices of the node are there, and the newest pool is complete.
+node_claims() {
+  k get resourceslices -o json | jq -e '[.items[] | select(.spec.driver == "aliquot.dev")] | (map(.spec.pool.generation) | max) as $g
+    | map(select(.spec.pool.generation == $g)) | length > 0 and length == .[0].spec.pool.resourceSliceCount' >/dev/null
+}
 # gpu-mem is among what the kubelet can give away, and the node says what its GPUs are.
 node_serves() {
   k get node n1 -o json | jq -e '(.status.allocatable["aliquot.dev/gpu-mem"] // "0" | tonumber) > 0 and .metadata.annotations["aliquot.dev/gpus"] != null' >/dev/null

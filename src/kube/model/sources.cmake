@@ -1,4 +1,5 @@
 set(kube_model_sources
+  model/claim.cpp
   model/grant_annotation.cpp
   model/node.cpp
   model/node_gpus.cpp

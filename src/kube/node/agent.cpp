@@ -35,28 +35,6 @@ core::Health health_of(const gpu::Sample& sample) {
   return sample.health;
 }
 
-std::string_view word_of(core::Health health) {
-  return health == core::Health::ok ? "ok" : health == core::Health::lost ? "lost" : "draining";
-}
-
-// As a label's value.
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '\\' || c == '"') out += '\\';
-    out += c == '\n' ? ' ' : c;
-  }
-  return out;
-}
-
-std::string labels_of(const Allocation& allocation) {
-  return fmt::format(
-      "namespace=\"{}\",pod=\"{}\",container=\"{}\",gpu=\"{}\"", escaped(allocation.pod.space),
-      escaped(allocation.pod.name), escaped(allocation.container),
-      escaped(allocation.grant.gpus.empty() ? std::string()
-                                            : allocation.grant.gpus.front().gpu.value()));
-}
-
 }  // namespace
 
 Agent::Agent(AgentParts parts, AgentOptions options)
@@ -99,12 +77,7 @@ Result<void> Agent::open() {
       {.run = options_.run, .library = options_.library, .enforcer = parts_.enforcer}));
   plugin_ = std::make_unique<Plugin>(
       Plugin::Parts{.node = reader.node,
-                    .view = {.run = options_.run,
-                             .gpus = parts_.gpus,
-                             .unit = reader.unit,
-                             .library = !options_.library.empty(),
-                             .standin = options_.standin,
-                             .device_nodes = common_device_nodes()},
+                    .view = view_settings(),
                     .resources = served(reader.names, reader.nvidia, options_.gpushare),
                     .over_commit = options_.over_commit,
                     .kubelet = *kubelet_,
@@ -114,7 +87,11 @@ Result<void> Agent::open() {
                     .fetch = [this](const std::string& space, const std::string& name) {
                       return fetch(space, name);
                     }});
-  servers_ = std::make_unique<PluginServers>(*plugin_, options_.kubelet / "device-plugins");
+  if (options_.dra) {
+    open_driver();
+  } else {
+    servers_ = std::make_unique<PluginServers>(*plugin_, options_.kubelet / "device-plugins");
+  }
   events_ = std::make_unique<Events>(
       parts_.context, parts_.api, parts_.clock,
       EventsOptions{.component = "aliquot-kube-node", .host = reader.node});
@@ -133,6 +110,15 @@ Result<void> Agent::open() {
   return {};
 }
 
+ViewSettings Agent::view_settings() const {
+  return {.run = options_.run,
+          .gpus = parts_.gpus,
+          .unit = options_.reader.unit,
+          .library = !options_.library.empty(),
+          .standin = options_.standin,
+          .device_nodes = common_device_nodes()};
+}
+
 void Agent::start() {
   {
     const std::lock_guard lock(mutex_);
@@ -140,6 +126,7 @@ void Agent::start() {
   }
   pod_watch_->start();
   node_watch_->start();
+  if (slices_) slices_->start();
   look();
   sample();
 }
@@ -173,6 +160,7 @@ void Agent::hear_pod(EventType type, const json::object& object) {
 void Agent::hear_node(const json::object& object) {
   const auto* meta = find_object(object, "metadata");
   const auto* annotations = meta == nullptr ? nullptr : find_object(*meta, "annotations");
+  node_uid_ = meta_text(object, "uid");
   published_ = annotations == nullptr
                    ? std::string()
                    : std::string(find_text(*annotations, options_.reader.names.gpus()));
@@ -223,17 +211,14 @@ void Agent::post(std::function<void()> task) {
   asio::post(parts_.context, guarded(std::move(task)));
 }
 
-Result<NodePod> Agent::fetch(const std::string& space, const std::string& name) {
-  auto promise = std::make_shared<std::promise<Result<NodePod>>>();
+Result<json::object> Agent::get(const std::string& target) {
+  auto promise = std::make_shared<std::promise<Result<json::object>>>();
   auto future = promise->get_future();
   // Nothing of ours in it: who waits may have given up, and we may be gone, before it is answered.
-  asio::post(parts_.context, [&api = parts_.api, reader = options_.reader, space, name, promise] {
-    api.send(
-        {.target = object_path("api/v1", space, "pods", name)},
-        [reader, promise](const Result<ApiResponse>& response) {
-          const auto object = object_of(response);
-          promise->set_value(object ? reader.read(*object) : tl::make_unexpected(object.error()));
-        });
+  asio::post(parts_.context, [&api = parts_.api, target, promise] {
+    api.send({.target = target}, [promise](const Result<ApiResponse>& response) {
+      promise->set_value(object_of(response));
+    });
   });
   if (future.wait_for(kFetch) != std::future_status::ready) {
     return fail(Error::Code::unavailable, "the API server takes its time");
@@ -241,7 +226,12 @@ Result<NodePod> Agent::fetch(const std::string& space, const std::string& name) 
   return future.get();
 }
 
-void Agent::patch_pod(const NodePodPtr& pod, const AnnotationPatch& patch, const std::string& why) {
+Result<NodePod> Agent::fetch(const std::string& space, const std::string& name) {
+  return options_.reader.read(TRY(get(object_path("api/v1", space, "pods", name))));
+}
+
+void Agent::patch_pod(const NodePodPtr& pod, const AnnotationPatch& patch,
+                      const std::string& reason, const std::string& why) {
   const PodName id = pod->pod.id;
   // What was sent for this version of the pod is under way, or its event is.
   const auto sent = patched_.find(id.uid);
@@ -251,13 +241,13 @@ void Agent::patch_pod(const NodePodPtr& pod, const AnnotationPatch& patch, const
                    .target = object_path("api/v1", id.space, "pods", id.name),
                    .body = annotation_patch(patch, id.uid, pod->pod.resource_version),
                    .content_type = std::string(kMergePatch)},
-                  guarded([this, id, why](const Result<ApiResponse>& response) {
+                  guarded([this, id, reason, why](const Result<ApiResponse>& response) {
                     const auto object = object_of(response);
                     if (object) {
                       if (!why.empty()) {
                         spdlog::info("pod {}/{}: {}", id.space, id.name, why);
                         events_->tell({.name_space = id.space, .name = id.name, .uid = id.uid},
-                                      Severity::normal, "GpuCorrected", why);
+                                      Severity::normal, reason, why);
                       }
                       return;
                     }
@@ -268,7 +258,7 @@ void Agent::patch_pod(const NodePodPtr& pod, const AnnotationPatch& patch, const
                   }));
 }
 
-void Agent::correct(const std::vector<Correction>& corrections) {
+void Agent::correct(const std::vector<Correction>& corrections, const std::string& reason) {
   NodeGpus gpus;
   {
     const std::lock_guard lock(mutex_);
@@ -281,11 +271,13 @@ void Agent::correct(const std::vector<Correction>& corrections) {
     std::vector<std::string> words;
     for (const auto& [container, granted] : correction.grant.containers) {
       for (const core::GrantedGpu& gpu : granted) {
-        words.push_back(fmt::format("{} has GPU {}", container, gpu.gpu));
+        words.push_back(gpu.whole ? fmt::format("{} has GPU {}", container, gpu.gpu)
+                                  : fmt::format("{} has {} MiB of GPU {}", container,
+                                                gpu.portion.memory / mib(1), gpu.gpu));
       }
     }
-    patch_pod(correction.pod, patch,
-              fmt::format("the grant now says what the kubelet gave: {}", fmt::join(words, ", ")));
+    patch_pod(correction.pod, patch, reason,
+              fmt::format("the grant now says what it was given: {}", fmt::join(words, ", ")));
   }
 }
 
@@ -297,7 +289,7 @@ void Agent::mark_assigned() {
     const std::string name(kGpushareAssigned);
     const auto* assigned = pod->pod.annotation(name);
     if (assigned == nullptr || *assigned != "false" || !held.contains(pod->pod.id.uid)) continue;
-    patch_pod(pod, {{name, "true"}}, "");
+    patch_pod(pod, {{name, "true"}}, "", "");
   }
 }
 
@@ -321,8 +313,10 @@ void Agent::look() {
       look_at_kubelet();
       post([this, corrections = plugin_->corrections()] {
         looking_now_ = false;
-        correct(corrections);
+        correct(corrections, "GpuCorrected");
+        if (driver_) correct(driver_->grants(), "GpuAssigned");
         mark_assigned();
+        publish_slices();
       });
     });
   }
@@ -330,7 +324,7 @@ void Agent::look() {
 }
 
 void Agent::look_at_kubelet() {
-  const auto served = servers_->look();
+  const auto served = options_.dra ? driver_server_->look() : servers_->look();
   const std::string trouble = served ? "" : served.error().message;
   {
     const std::lock_guard lock(mutex_);
@@ -340,6 +334,7 @@ void Agent::look_at_kubelet() {
     }
   }
   plugin_->look();
+  if (driver_) driver_->look();
   parts_.enforcer.tick();
   const std::lock_guard lock(mutex_);
   looked_ = parts_.clock.mono();
@@ -430,73 +425,6 @@ bool Agent::ready() const {
 void Agent::metrics(std::function<void(std::string)> done) {
   monitor_.post(
       [this, done = std::move(done)] { post([done, text = write_metrics()] { done(text); }); });
-}
-
-std::string Agent::write_metrics() {
-  std::string text;
-  const auto family = [&](const char* name, const char* kind, const char* help) {
-    text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", name, help, kind);
-  };
-  NodeGpus gpus;
-  std::vector<node::GpuView> views;
-  {
-    const std::lock_guard lock(mutex_);
-    gpus = gpus_;
-    views = views_;
-  }
-  family("aliquot_gpu_memory_bytes", "gauge", "memory that pods may use");
-  for (const NodeGpu& gpu : gpus.gpus) {
-    text += fmt::format("aliquot_gpu_memory_bytes{{gpu=\"{}\",model=\"{}\"}} {}\n", gpu.uuid,
-                        escaped(gpu.model), gpu.memory);
-  }
-  family("aliquot_gpu_health", "gauge", "1 for the state that the GPU is in");
-  for (const NodeGpu& gpu : gpus.gpus) {
-    text += fmt::format("aliquot_gpu_health{{gpu=\"{}\",state=\"{}\"}} 1\n", gpu.uuid,
-                        word_of(gpu.health));
-  }
-  family("aliquot_gpu_foreign_bytes", "gauge", "memory held by processes of no pod");
-  for (const NodeGpu& gpu : gpus.gpus) {
-    text += fmt::format("aliquot_gpu_foreign_bytes{{gpu=\"{}\"}} {}\n", gpu.uuid, gpu.foreign);
-  }
-  family("aliquot_gpu_memory_used_bytes", "gauge", "memory in use, as the driver says");
-  for (const node::GpuView& view : views) {
-    text += fmt::format("aliquot_gpu_memory_used_bytes{{gpu=\"{}\"}} {}\n", view.sample.id,
-                        view.sample.memory_used);
-  }
-  family("aliquot_gpu_utilisation_ratio", "gauge",
-         "time with a kernel running, as the driver says");
-  for (const node::GpuView& view : views) {
-    text += fmt::format("aliquot_gpu_utilisation_ratio{{gpu=\"{}\"}} {}\n", view.sample.id,
-                        static_cast<double>(view.sample.utilisation.value()) / 10'000);
-  }
-  const auto held = allocations_->list();
-  family("aliquot_container_memory_limit_bytes", "gauge", "what the container was granted");
-  for (const Allocation& one : held) {
-    Bytes limit(0);
-    for (const core::GrantedGpu& gpu : one.grant.gpus) limit += gpu.portion.memory;
-    text += fmt::format("aliquot_container_memory_limit_bytes{{{}}} {}\n", labels_of(one), limit);
-  }
-  family("aliquot_container_compute_ratio", "gauge", "its part of the GPU's compute");
-  for (const Allocation& one : held) {
-    Compute part(0);
-    for (const core::GrantedGpu& gpu : one.grant.gpus) part += gpu.portion.compute;
-    text += fmt::format("aliquot_container_compute_ratio{{{}}} {}\n", labels_of(one),
-                        static_cast<double>(part.value()) / 10'000);
-  }
-  family("aliquot_container_memory_used_bytes", "gauge", "what its processes say that they hold");
-  for (const Allocation& one : held) {
-    if (one.resource.kind == Kind::whole) continue;
-    text += fmt::format("aliquot_container_memory_used_bytes{{{}}} {}\n", labels_of(one),
-                        parts_.enforcer.in_use(one.grant.holder));
-  }
-  family("aliquot_container_gpu_seconds_total", "counter", "GPU time, measured by the library");
-  for (const Allocation& one : held) {
-    const auto measured = parts_.enforcer.measure(one.grant.holder);
-    if (!measured) continue;
-    text += fmt::format("aliquot_container_gpu_seconds_total{{{}}} {}\n", labels_of(one),
-                        static_cast<double>(measured->gpu_time.value()) / 1'000);
-  }
-  return text;
 }
 
 }  // namespace aliquot::kube

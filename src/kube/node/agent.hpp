@@ -1,6 +1,6 @@
-// The node agent of Kubernetes: device plugin, the node's word on its GPUs, and what holds the
-// node's containers to their shares. It decides nothing about who gets what: the scheduler and the
-// kubelet do.
+// The node agent of Kubernetes: device plugin or DRA driver, the node's word on its GPUs, and what
+// holds the node's containers to their shares. It decides nothing about who gets what: the
+// scheduler and the kubelet do.
 //
 // The API server is talked to from the loop's thread; the kubelet, the driver and processes are
 // waited for on workers. Containers that run need none of them, and not the agent either.
@@ -25,10 +25,14 @@
 #include "kube/api/reflector.hpp"
 #include "kube/model/node_gpus.hpp"
 #include "kube/node/allocations.hpp"
+#include "kube/node/driver.hpp"
+#include "kube/node/driver_server.hpp"
 #include "kube/node/node_pods.hpp"
 #include "kube/node/plugin.hpp"
 #include "kube/node/plugin_server.hpp"
 #include "kube/node/pod_resources.hpp"
+#include "kube/node/slice_publisher.hpp"
+#include "kube/node/slices.hpp"
 #include "node/enforcer.hpp"
 #include "node/gpu_faults.hpp"
 #include "node/worker.hpp"
@@ -43,6 +47,10 @@ struct AgentOptions {
   std::filesystem::path kubelet = "/var/lib/kubelet";
   std::filesystem::path library;  // the folder of the copy that containers get; empty: none
   std::optional<gpu::StandIn> standin = {};
+  // Claims instead of resources: the DRA driver instead of the device plugin.
+  bool dra = false;
+  std::filesystem::path cdi = "/var/run/cdi";
+  std::string policy = "aliquot";  // in which order claims get GPUs
 };
 
 // What it works with. All of it outlives the agent.
@@ -75,6 +83,8 @@ class Agent {
  private:
   Agent(AgentParts parts, AgentOptions options);
   Result<void> open();
+  void open_driver();
+  [[nodiscard]] ViewSettings view_settings() const;
 
   // On the loop, unless we are gone by then.
   void post(std::function<void()> task);
@@ -86,10 +96,12 @@ class Agent {
   }
   void hear_pod(EventType type, const boost::json::object& object);
   void hear_node(const boost::json::object& object);
-  void correct(const std::vector<Correction>& corrections);
+  void correct(const std::vector<Correction>& corrections, const std::string& reason);
   void mark_assigned();
-  void patch_pod(const NodePodPtr& pod, const AnnotationPatch& patch, const std::string& why);
+  void patch_pod(const NodePodPtr& pod, const AnnotationPatch& patch, const std::string& reason,
+                 const std::string& why);
   void publish();
+  void publish_slices();
   void say_once(const std::string& trouble);
   void tell(const std::vector<node::Escape>& escapes, const std::string& reason);
   void after(boost::asio::steady_timer& timer, Millis pause, void (Agent::*next)());
@@ -97,6 +109,8 @@ class Agent {
   void sample();
 
   // On workers.
+  Result<boost::json::object> get(const std::string& target);
+  Result<Claim> fetch_claim(const ClaimName& name);
   Result<NodePod> fetch(const std::string& space, const std::string& name);
   void look_at_kubelet();
   void look_at_gpus();
@@ -109,6 +123,9 @@ class Agent {
   std::unique_ptr<Allocations> allocations_;
   std::unique_ptr<Plugin> plugin_;
   std::unique_ptr<PluginServers> servers_;
+  std::unique_ptr<Driver> driver_;
+  std::unique_ptr<DriverServer> driver_server_;
+  std::unique_ptr<SlicePublisher> slices_;
   std::unique_ptr<Reflector> pod_watch_;
   std::unique_ptr<Reflector> node_watch_;
   std::unique_ptr<Events> events_;
@@ -125,6 +142,10 @@ class Agent {
   // The loop's.
   std::optional<std::string> published_;  // as the API server has it; absent: not known yet
   bool publishing_ = false;
+  std::string node_uid_;
+  std::vector<SliceGpu> sliced_;  // what the slices were last made of
+  std::string sliced_for_;        // and for which node
+  std::string slice_trouble_;
   std::string said_;  // what is in the way of writing
   MonoTime publish_after_ = {};
   std::map<std::string, std::string> patched_;  // pods under way or just done: resourceVersion

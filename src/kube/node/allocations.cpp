@@ -56,6 +56,12 @@ bool exclude(const core::Grant& one, const core::Grant& other) {
 
 }  // namespace
 
+HolderId holder_of(const ClaimPart& claim) {
+  return HolderId("claim:" + claim.name.uid + "/" + claim.request);
+}
+
+DeviceIds ids_of(const ClaimPart& claim) { return {holder_of(claim).value()}; }
+
 Uid tenant_of(const PodName& pod, const std::string& container, const std::optional<Uid>& user) {
   const std::string name =
       user ? fmt::format("{}\n{}", pod.space, *user) : fmt::format("{}\n{}\n", pod.uid, container);
@@ -75,20 +81,27 @@ std::string format_allocation(const Allocation& allocation) {
                                 {"compute", gpu.portion.compute.value()},
                                 {"whole", gpu.whole}});
   }
-  return json::serialize(json::object{
-             {"v", 1},
-             {"namespace", allocation.pod.space},
-             {"pod", allocation.pod.name},
-             {"uid", allocation.pod.uid},
-             {"container", allocation.container},
-             {"role", static_cast<int>(allocation.role)},
-             {"resource", allocation.resource.name},
-             {"whole", allocation.resource.kind == Kind::whole},
-             {"owner", allocation.grant.owner.value()},
-             {"ids", json::array(allocation.ids.begin(), allocation.ids.end())},
-             {"gpus", std::move(gpus)},
-         }) +
-         "\n";
+  json::object object{
+      {"v", 1},
+      {"namespace", allocation.pod.space},
+      {"pod", allocation.pod.name},
+      {"uid", allocation.pod.uid},
+      {"container", allocation.container},
+      {"role", static_cast<int>(allocation.role)},
+      {"resource", allocation.resource.name},
+      {"whole", allocation.resource.kind == Kind::whole},
+      {"owner", allocation.grant.owner.value()},
+      {"ids", json::array(allocation.ids.begin(), allocation.ids.end())},
+      {"gpus", std::move(gpus)},
+  };
+  if (allocation.claim) {
+    object["claim"] = {{"namespace", allocation.claim->name.space},
+                       {"name", allocation.claim->name.name},
+                       {"uid", allocation.claim->name.uid},
+                       {"request", allocation.claim->request},
+                       {"proportional", allocation.claim->proportional}};
+  }
+  return json::serialize(object) + "\n";
 }
 
 Result<Allocation> parse_allocation(std::string_view text) {
@@ -126,7 +139,15 @@ Result<Allocation> parse_allocation(std::string_view text) {
                                                  Compute(find_number(*gpu, "compute").value_or(0))},
                                      .whole = find_flag(*gpu, "whole")});
   }
-  allocation.grant.holder = holder_of(allocation.pod, allocation.container);
+  if (const auto* claim = find_object(object, "claim")) {
+    allocation.claim = ClaimPart{
+        .name = {std::string(find_text(*claim, "namespace")),
+                 std::string(find_text(*claim, "name")), std::string(find_text(*claim, "uid"))},
+        .request = std::string(find_text(*claim, "request")),
+        .proportional = find_flag(*claim, "proportional")};
+  }
+  allocation.grant.holder = allocation.claim ? holder_of(*allocation.claim)
+                                             : holder_of(allocation.pod, allocation.container);
   allocation.grant.owner = Uid(static_cast<std::uint32_t>(*owner));
   allocation.grant.any_user = true;
   allocation.grant.group = Gid(65'534);  // nobody's
@@ -240,6 +261,20 @@ void Allocations::drop(const Allocation& allocation) {
 void Allocations::release(const HolderId& holder) {
   const std::lock_guard working(working_);
   if (const auto allocation = find(holder)) drop(*allocation);
+}
+
+Result<void> Allocations::correct(const HolderId& holder,
+                                  const std::vector<core::GrantedGpu>& gpus) {
+  const std::lock_guard working(working_);
+  auto allocation = find(holder);
+  if (!allocation || allocation->grant.gpus == gpus) return {};
+  allocation->grant.gpus = gpus;
+  TRY(sys::write_whole(links_of(parts_.run, allocation->ids) / kRecord,
+                       format_allocation(*allocation), 0600, false));
+  TRY(parts_.enforcer.correct(allocation->grant));
+  const std::lock_guard lock(mutex_);
+  held_.insert_or_assign(holder, std::move(*allocation));
+  return {};
 }
 
 std::vector<Allocation> Allocations::list() const {

@@ -19,21 +19,35 @@
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "core/grant.hpp"
+#include "kube/model/claim.hpp"
 #include "kube/model/pod.hpp"
 #include "kube/node/resources.hpp"
 #include "node/enforcer.hpp"
 
 namespace aliquot::kube {
 
+// What is held by a request of a claim, for all containers that name it.
+struct ClaimPart {
+  ClaimName name;
+  std::string request;
+  bool proportional = false;  // its compute was not said, and follows from its memory
+  friend bool operator==(const ClaimPart&, const ClaimPart&) = default;
+};
+
 struct Allocation {
-  PodName pod;
+  PodName pod;  // of a claim the first one, and its first container
   std::string container;
   Role role = Role::app;
   Resource resource;
   DeviceIds ids;      // sorted
-  core::Grant grant;  // the holder is holder_of(pod, container)
+  core::Grant grant;  // the holder is holder_of(pod, container), or holder_of(claim)
+  std::optional<ClaimPart> claim = {};
   friend bool operator==(const Allocation&, const Allocation&) = default;
 };
+
+HolderId holder_of(const ClaimPart& claim);
+// As devices are called by which a claim is held: nobody else has them.
+DeviceIds ids_of(const ClaimPart& claim);
 
 // Whom a container's grant counts for: those of one namespace that run as one user share an MPS
 // server; one whose user only its image knows has its own, since a server serves one user at a
@@ -62,6 +76,8 @@ class Allocations {
   // a living container of another pod has one of the GPUs in a way that excludes this: unavailable.
   Result<void> hold(const Allocation& allocation);
   void release(const HolderId& holder);
+  // Of one that is held: other portions of the same GPUs, from now on.
+  Result<void> correct(const HolderId& holder, const std::vector<core::GrantedGpu>& gpus);
 
   [[nodiscard]] std::vector<Allocation> list() const;
   [[nodiscard]] std::optional<Allocation> find(const HolderId& holder) const;

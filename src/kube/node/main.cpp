@@ -11,6 +11,7 @@
 #include "base/size.hpp"
 #include "base/text.hpp"
 #include "core/enforcement.hpp"
+#include "core/policy.hpp"
 #include "kube/api/api_client.hpp"
 #include "kube/api/cluster_config.hpp"
 #include "kube/node/agent.hpp"
@@ -52,6 +53,9 @@ struct Words {
   std::string level = "info";
   bool nvidia = false;
   bool gpushare = false;
+  bool dra = false;
+  std::string cdi = "/var/run/cdi";
+  std::string policy = "aliquot";
 };
 
 Result<std::uint16_t> read_port(const std::string& word) {
@@ -84,6 +88,13 @@ Result<AgentOptions> read_words(const Words& words, node::EnforceSettings& enfor
     return fail(Error::Code::invalid_argument, "--escape: {} is neither kill nor report",
                 quote(words.escape));
   }
+  if (const auto policy = core::make_policy(words.policy, core::generic_profile()); !policy) {
+    return fail(policy.error().code, "--policy: {}", policy.error().message);
+  }
+  if (words.dra && (words.nvidia || words.gpushare)) {
+    return fail(Error::Code::invalid_argument,
+                "--dra hands out claims and no resources: not with --nvidia or --gpushare");
+  }
   enforce.domain = *domain;
   enforce.kill_escapes = words.escape == "kill";
   const char* named = std::getenv("NODE_NAME");
@@ -99,7 +110,10 @@ Result<AgentOptions> read_words(const Words& words, node::EnforceSettings& enfor
                       .run = words.run,
                       .kubelet = words.kubelet,
                       .library = {},
-                      .standin = {}};
+                      .standin = {},
+                      .dra = words.dra,
+                      .cdi = words.cdi,
+                      .policy = words.policy};
 }
 
 net::Response text_of(bool well, const char* no) {
@@ -204,6 +218,10 @@ int run(int argc, char** argv) {
        {"nvidia", "", "serve nvidia.com/gpu as well", &words.nvidia},
        {"gpushare", "", "serve aliyun.com/gpu-mem and aliyun.com/gpu-count as well",
         &words.gpushare},
+       {"dra", "", "hand out claims (DRA, Kubernetes 1.36) instead of resources", &words.dra},
+       {"cdi-dir", "DIR", "with --dra: where the runtime finds CDI files (/var/run/cdi)",
+        &words.cdi},
+       {"policy", "NAME", "with --dra: in which order claims get GPUs (aliquot)", &words.policy},
        {"fault-domain", "WORD", "who shares an MPS server: gpu, user, or job, which has none (job)",
         &words.fault_domain},
        {"escape", "WORD", "what is over its share: kill or report (kill)", &words.escape},

@@ -77,6 +77,7 @@ Result<NodePod> PodReader::read(const json::object& object) const {
     read_specs(*spec, "initContainers", read);
     read_specs(*spec, "containers", read);
   }
+  for (auto& [name, claims] : claims_of(object)) read.containers[name].claims = std::move(claims);
   if (const auto* status = find_object(object, "status")) {
     read_statuses(*status, "initContainerStatuses", read);
     read_statuses(*status, "containerStatuses", read);

@@ -14,6 +14,7 @@
 #include "base/ids.hpp"
 #include "base/result.hpp"
 #include "base/units.hpp"
+#include "kube/model/claim.hpp"
 #include "kube/model/grant_annotation.hpp"
 #include "kube/model/names.hpp"
 #include "kube/model/pod.hpp"
@@ -26,6 +27,7 @@ struct ContainerFacts {
   std::optional<Uid> user = {};  // as whom it is to run; absent: as its image says
   std::string id = {};           // the runtime's, which its control group is named after
   bool finished = false;         // it has ended, and is not to be started again
+  std::vector<ClaimUse> claims = {};
   friend bool operator==(const ContainerFacts&, const ContainerFacts&) = default;
 };
 

@@ -30,7 +30,7 @@ bool is_listed(const std::vector<ContainerDevices>& listed, const NodePod& pod,
 
 bool has_devices(const std::vector<ContainerDevices>& listed, const NodePod& pod) {
   return std::ranges::any_of(listed, [&](const ContainerDevices& one) {
-    return one.space == pod.pod.id.space && one.pod == pod.pod.id.name;
+    return one.space == pod.pod.id.space && one.pod == pod.pod.id.name && !one.devices.empty();
   });
 }
 
@@ -58,6 +58,10 @@ std::vector<PluginDevice> Plugin::devices(const Resource& resource) const {
   std::set<std::string> others;
   std::set<GpuId> whole;
   std::set<GpuId> shared;
+  for (const GpuId& gpu : claimed_) {
+    whole.insert(gpu);
+    shared.insert(gpu);
+  }
   for (const Resource& other : parts_.resources) {
     const auto taken = taken_.find(other.name);
     if (taken == taken_.end()) continue;
@@ -103,6 +107,7 @@ void Plugin::on_change(std::function<void()> call) {
 
 void Plugin::recount() {
   std::map<std::string, std::set<std::string>> taken;
+  std::set<GpuId> claimed;
   for (const Resource& resource : parts_.resources) taken[resource.name];
   for (const ContainerDevices& container : listed_) {
     for (const auto& [resource, ids] : container.devices) {
@@ -119,9 +124,12 @@ void Plugin::recount() {
   for (const Allocation& allocation : parts_.allocations.list()) {
     const auto ours = taken.find(allocation.resource.name);
     if (ours != taken.end()) ours->second.insert(allocation.ids.begin(), allocation.ids.end());
+    if (!allocation.claim) continue;
+    for (const core::GrantedGpu& gpu : allocation.grant.gpus) claimed.insert(gpu.gpu);
   }
-  if (taken == taken_) return;
+  if (taken == taken_ && claimed == claimed_) return;
   taken_ = std::move(taken);
+  claimed_ = std::move(claimed);
   ++version_;
 }
 
@@ -405,6 +413,7 @@ void Plugin::look() {
   const bool synced = parts_.pods.synced();
   const MonoTime now = parts_.clock.mono();
   for (const Allocation& allocation : parts_.allocations.list()) {
+    if (allocation.claim) continue;  // the driver's
     const NodePodPtr pod = parts_.pods.find(allocation.pod.space, allocation.pod.name);
     const bool gone = pod == nullptr || pod->pod.id.uid != allocation.pod.uid;
     const auto facts = gone ? std::map<std::string, ContainerFacts>::const_iterator()

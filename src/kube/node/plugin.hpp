@@ -112,6 +112,7 @@ class Plugin {
   std::map<std::string, std::map<std::string, Handed>> handed_;  // by resource and digest
   std::map<std::string, DeviceIds> offered_;            // by candidate: what was last offered to it
   std::map<std::string, std::set<std::string>> taken_;  // by resource
+  std::set<GpuId> claimed_;                             // that claims have something of
   // Of each pod, by its uid, the containers that were about to start once: an init container that
   // was is over when its devices come again, whatever the API server knows of it by then.
   std::map<std::string, std::set<std::string>> started_;

@@ -39,13 +39,16 @@ class KubeletResources final : public PodResources {
     std::vector<ContainerDevices> all;
     for (const auto& pod : response.pod_resources()) {
       for (const auto& container : pod.containers()) {
-        ContainerDevices one{pod.namespace_(), pod.name(), container.name(), {}};
+        ContainerDevices one{pod.namespace_(), pod.name(), container.name(), {}, {}};
         for (const auto& devices : container.devices()) {
           DeviceIds& ids = one.devices[devices.resource_name()];
           ids.insert(ids.end(), devices.device_ids().begin(), devices.device_ids().end());
         }
         for (auto& [resource, ids] : one.devices) ids = sorted(std::move(ids));
-        if (!one.devices.empty()) all.push_back(std::move(one));
+        for (const auto& claim : container.dynamic_resources()) {
+          one.claims.push_back(claim.claim_name());
+        }
+        if (!one.devices.empty() || !one.claims.empty()) all.push_back(std::move(one));
       }
     }
     return all;

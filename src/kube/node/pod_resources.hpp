@@ -19,6 +19,7 @@ struct ContainerDevices {
   std::string pod;
   std::string container;
   std::map<std::string, DeviceIds> devices;  // by the resource's name
+  std::vector<std::string> claims = {};      // that it names, of whatever driver
   friend bool operator==(const ContainerDevices&, const ContainerDevices&) = default;
 };
 
@@ -29,7 +30,7 @@ class PodResources {
   PodResources& operator=(const PodResources&) = delete;
   virtual ~PodResources() = default;
 
-  // Of containers without devices nothing is said. From any thread.
+  // Of containers without devices and claims nothing is said. From any thread.
   virtual Result<std::vector<ContainerDevices>> list() = 0;
 };
 

@@ -29,22 +29,43 @@ std::string_view id_in(std::string_view part) {
 
 }  // namespace
 
+std::vector<std::pair<std::string, std::string>> containers_of(
+    const Allocation& allocation, const std::vector<NodePodPtr>& pods) {
+  if (!allocation.claim) return {{allocation.pod.uid, allocation.container}};
+  std::vector<std::pair<std::string, std::string>> all;
+  const ClaimPart& claim = *allocation.claim;
+  for (const NodePodPtr& pod : pods) {
+    if (pod->pod.id.space != claim.name.space) continue;
+    for (const auto& [name, facts] : pod->containers) {
+      const bool named = std::ranges::any_of(facts.claims, [&](const ClaimUse& use) {
+        return uses(use, claim.name.name, claim.request);
+      });
+      if (named) all.emplace_back(pod->pod.id.uid, name);
+    }
+  }
+  // The API server has not said so yet.
+  if (all.empty()) all.emplace_back(allocation.pod.uid, allocation.container);
+  return all;
+}
+
 ProcessHolders::ProcessHolders(const std::vector<Allocation>& held,
                                const std::vector<NodePodPtr>& pods) {
   std::map<std::string, PodHolders> known;
   for (const Allocation& allocation : held) {
-    const auto pod = std::ranges::find_if(
-        pods, [&](const NodePodPtr& one) { return one->pod.id.uid == allocation.pod.uid; });
-    PodHolders& holders = known[allocation.pod.uid];
-    const auto* facts = static_cast<const ContainerFacts*>(nullptr);
-    if (pod != pods.end()) {
-      const auto found = (*pod)->containers.find(allocation.container);
-      if (found != (*pod)->containers.end()) facts = &found->second;
-    }
-    if (facts != nullptr && !facts->id.empty()) {
-      holders.by_id.emplace(facts->id, allocation.grant.holder);
-    } else {
-      holders.unknown.push_back(allocation.grant.holder);
+    for (const auto& [uid, container] : containers_of(allocation, pods)) {
+      const auto pod = std::ranges::find_if(
+          pods, [&, &uid = uid](const NodePodPtr& one) { return one->pod.id.uid == uid; });
+      PodHolders& holders = known[uid];
+      const auto* facts = static_cast<const ContainerFacts*>(nullptr);
+      if (pod != pods.end()) {
+        const auto found = (*pod)->containers.find(container);
+        if (found != (*pod)->containers.end()) facts = &found->second;
+      }
+      if (facts != nullptr && !facts->id.empty()) {
+        holders.by_id.emplace(facts->id, allocation.grant.holder);
+      } else {
+        holders.unknown.push_back(allocation.grant.holder);
+      }
     }
   }
   for (auto& [uid, holders] : known) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/ids.hpp"
@@ -16,6 +17,10 @@
 #include "node/monitor.hpp"
 
 namespace aliquot::kube {
+
+// The containers that have what is held: of a claim all that name it. By the pod's uid.
+std::vector<std::pair<std::string, std::string>> containers_of(const Allocation& allocation,
+                                                               const std::vector<NodePodPtr>& pods);
 
 class ProcessHolders {
  public:
