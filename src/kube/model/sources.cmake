@@ -1,5 +1,6 @@
 set(kube_model_sources
   model/claim.cpp
+  model/claim_plan.cpp
   model/grant_annotation.cpp
   model/node.cpp
   model/node_gpus.cpp

@@ -22,11 +22,13 @@ namespace {
 
 namespace asio = boost::asio;
 
-const node::Program kProgram{"aliquot-kube-scheduler", ALIQUOT_VERSION,
-                             "places pods on parts of GPUs for kube-scheduler", "",
-                             "An extender of kube-scheduler: /filter, /prioritize and /bind. Also "
-                             "/healthz, /readyz (all pods\n"
-                             "and nodes are known), /leadz (and this one binds) and /metrics."};
+const node::Program kProgram{
+    "aliquot-kube-scheduler", ALIQUOT_VERSION, "places pods on parts of GPUs for kube-scheduler",
+    "",
+    "An extender of kube-scheduler: /filter, /prioritize and /bind. Also "
+    "/healthz, /readyz (all pods\n"
+    "and nodes are known), /leadz (and this one binds), /metrics, and with "
+    "--webhook /admit."};
 
 struct Options {
   std::string listen = "127.0.0.1:8898";
@@ -41,6 +43,7 @@ struct Options {
   std::string domain = "aliquot.dev";
   std::string lease;
   std::string identity;
+  bool webhook = false;
   std::string level = "info";
 };
 
@@ -90,6 +93,10 @@ Result<net::ServerOptions> server_options(const Options& options) {
   if (options.certificate.empty() != options.tls_key.empty()) {
     return fail(Error::Code::invalid_argument, "--tls-cert and --tls-key go together");
   }
+  if (options.webhook && options.certificate.empty()) {
+    return fail(Error::Code::invalid_argument,
+                "--webhook needs --tls-cert and --tls-key: the API server asks by HTTPS only");
+  }
   if (!options.client_ca.empty() && options.certificate.empty()) {
     return fail(Error::Code::invalid_argument, "--client-ca needs --tls-cert and --tls-key");
   }
@@ -109,6 +116,7 @@ Result<void> serve(const Options& options, const std::function<void()>& ready) {
   settings.state.policy = options.policy;
   settings.state.unit = TRY(parse_size(options.unit));
   settings.lease = TRY(parse_lease(options));
+  settings.webhook = options.webhook;
   auto server_settings = TRY(server_options(options));
   if (options.key.empty()) {
     return fail(Error::Code::invalid_argument,
@@ -162,6 +170,8 @@ int run(int argc, char** argv) {
       {"lease", "NS/NAME", "of several replicas only the holder of this lease binds",
        &options.lease},
       {"identity", "NAME", "as the lease's holder; of this replica alone", &options.identity},
+      {"webhook", "", "answer /admit, which makes claims (DRA) of pods' limits; with TLS",
+       &options.webhook},
       {"log-level", "LEVEL", "debug, info, warn or error (info)", &options.level}};
   if (const auto status = node::read_options(argc, argv, kProgram, rows)) return *status;
   return node::run_service(kProgram.name, {.level = options.level, .foreground = true},

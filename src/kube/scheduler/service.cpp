@@ -12,6 +12,7 @@
 #include "kube/api/reflector.hpp"
 #include "kube/scheduler/extender.hpp"
 #include "kube/scheduler/metrics.hpp"
+#include "kube/scheduler/webhook.hpp"
 
 namespace aliquot::kube {
 namespace {
@@ -50,7 +51,11 @@ struct SchedulerService::Parts {
                  [this](const PodName& pod, bool warning, std::string reason, std::string message) {
                    tell(pod, warning, std::move(reason), std::move(message));
                  }}),
-        expiring(context) {}
+        expiring(context) {
+    if (settings.webhook) {
+      webhook = std::make_unique<Webhook>(api, settings.state.names, settings.state.unit);
+    }
+  }
 
   void start() {
     nodes = std::make_unique<Reflector>(
@@ -171,6 +176,7 @@ struct SchedulerService::Parts {
   std::unique_ptr<Reflector> nodes;
   std::unique_ptr<Reflector> pods;
   std::unique_ptr<Lease> lease;
+  std::unique_ptr<Webhook> webhook;
   bool nodes_listed = false;
   bool pods_listed = false;
   bool listing = false;
@@ -259,6 +265,11 @@ void SchedulerService::handle(const net::Request& request, Answer answer) {
     return parts.extender.bind(request.body, [answer = std::move(answer), start,
                                               times = parts.bind_times](std::string body) {
       times->add(microseconds_since(start));
+      answer({200, std::move(body)});
+    });
+  }
+  if (request.method == "POST" && request.path == "/admit" && parts.webhook) {
+    return parts.webhook->admit(request.body, [answer = std::move(answer)](std::string body) {
       answer({200, std::move(body)});
     });
   }

@@ -27,6 +27,7 @@ namespace aliquot::kube {
 struct ServiceSettings {
   StateSettings state = {};
   std::optional<LeaseOptions> lease = {};  // nothing: we are alone, and lead
+  bool webhook = false;                    // /admit makes claims of limits
 };
 
 class SchedulerService {

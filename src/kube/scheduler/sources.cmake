@@ -5,4 +5,5 @@ set(kube_scheduler_sources
   scheduler/extender.cpp
   scheduler/extender_json.cpp
   scheduler/pod_placement.cpp
-  scheduler/service.cpp)
+  scheduler/service.cpp
+  scheduler/webhook.cpp)
