@@ -22,6 +22,7 @@ pod_of() { of "$1" "$2" "$packaging/aliquot.yaml" | jq -c .spec.template.spec; }
 need_helm() { command -v "$helm" >/dev/null || skip "Helm is not here"; }
 
 @test "every manifest is one" {
+  jq -es 'length > 14 and all(.apiVersion and .kind and .metadata.name and .metadata.labels["app.kubernetes.io/part-of"] == "aliquot")' <(json "$packaging/aliquot-dra.yaml")
   run -0 json "$packaging"/{aliquot,second-scheduler}.yaml
   jq -es 'length > 10 and all(.apiVersion and .kind and .metadata.name)' <<<"$output"
   # Everything lies in our namespace, but for what has none, and the right to read how the API server knows people.
@@ -36,6 +37,7 @@ need_helm() { command -v "$helm" >/dev/null || skip "Helm is not here"; }
   need_helm
   HELM=$helm run -0 "$packaging/render" "$BATS_TEST_TMPDIR"
   diff -u "$packaging/aliquot.yaml" "$BATS_TEST_TMPDIR/aliquot.yaml"
+  diff -u "$packaging/aliquot-dra.yaml" "$BATS_TEST_TMPDIR/aliquot-dra.yaml"
   diff -u "$packaging/second-scheduler.yaml" "$BATS_TEST_TMPDIR/second-scheduler.yaml"
 }
 
@@ -49,6 +51,16 @@ need_helm() { command -v "$helm" >/dev/null || skip "Helm is not here"; }
   [ "$(jq -r 'select(.kind == "Secret") | .data.key | @base64d | length' <<<"$output")" -ge 16 ]
   jq -es 'any(.kind == "NetworkPolicy")' <<<"$output"
   args=$(jq -r 'select(.kind == "DaemonSet") | .spec.template.spec.containers[0].args[]' <<<"$output")
+  run -0 "$helm" template aliquot "$packaging/chart" --namespace other --set domain=gpus.example,dra.enabled=true,dra.cdiDir=/etc/cdi,dra.webhook.enabled=false
+  grep -qF "device.driver == 'gpus.example' && device.attributes['gpus.example'].kind == 'whole'" <<<"$output"
+  grep -qF "path: /var/lib/kubelet/plugins/gpus.example" <<<"$output"
+  run ! grep -qE 'webhook|MutatingWebhook' <<<"$output"
+  # A webhook is served with TLS, and the API server must believe it.
+  run ! "$helm" template aliquot "$packaging/chart" --set dra.enabled=true
+  [[ $output == *"served with TLS"* ]]
+  run ! "$helm" template aliquot "$packaging/chart" --set dra.enabled=true,scheduler.tls.secretName=tls
+  [[ $output == *"dra.webhook.caBundle"* ]]
+  run -0 json "$BATS_TEST_TMPDIR/all.yaml"
   for word in --nvidia --gpushare --simulate=h200:4 --domain=gpus.example; do grep -qxF -- "$word" <<<"$args"; done
   jq -r 'select(.kind == "ConfigMap") | .data["scheduler.yaml"]' <<<"$output" >"$BATS_TEST_TMPDIR/scheduler.yaml"
   [ "$(json "$BATS_TEST_TMPDIR/scheduler.yaml" | jq -r '[.extenders[0].managedResources[].name] | join(" ")')" = \
@@ -116,17 +128,36 @@ need_helm() { command -v "$helm" >/dev/null || skip "Helm is not here"; }
     } | sort -u
   }
   allowed() { # NAME: of its roles
-    json "$packaging/aliquot.yaml" | jq -r --arg name "$1" 'select((.kind | IN("Role", "ClusterRole")) and .metadata.name == $name) | .rules[].resources[]' | sort -u
+    json "$packaging/aliquot-dra.yaml" | jq -r --arg name "$1" 'select((.kind | IN("Role", "ClusterRole")) and .metadata.name == $name) | .rules[].resources[]' | sort -u
   }
   files() { find "$@" -name '*.cpp' ! -name '*_test.cpp'; }
   diff <(used $(files "$sources/scheduler") "$sources"/api/{lease,events}.cpp) <(allowed aliquot-kube-scheduler)
   diff <(used $(files "$sources/node") "$sources/api/events.cpp") <(allowed aliquot-kube-node)
+  # Without claims there is no right to them.
+  run ! grep -q resource.k8s.io "$packaging/aliquot.yaml"
   # Nothing is deleted, and nothing but the lease replaced.
   run ! grep -rn '"DELETE"' $(files "$sources/scheduler" "$sources/node") "$sources"/api/{lease,events,reflector,api_client}.cpp
   [ "$(grep -rl '"PUT"' $(files "$sources/scheduler" "$sources/node") "$sources"/api/{lease,events,reflector}.cpp)" = "$sources/api/lease.cpp" ]
-  json "$packaging/aliquot.yaml" | jq -c '.rules? | arrays | .[]' >"$BATS_TEST_TMPDIR/rules"
+  json "$packaging/aliquot-dra.yaml" | jq -c 'select(.kind | IN("Role", "ClusterRole")) | .rules[]' >"$BATS_TEST_TMPDIR/rules"
   jq -es 'length > 5 and all(.[]; (.verbs - ["get", "list", "watch", "create", "patch", "update"]) == [] and (.resources | index("*")) == null)' "$BATS_TEST_TMPDIR/rules"
   [ "$(jq -c 'select(.verbs | index("update")) | .resources' "$BATS_TEST_TMPDIR/rules")" = '["leases"]' ]
+}
+
+@test "claims instead of resources: what differs" {
+  dra() { of "$1" "$2" "$packaging/aliquot-dra.yaml"; }
+  dra DaemonSet aliquot-kube-node | jq -e '.spec.template.spec | (.containers[0].args | index("--dra") and index("--cdi-dir=/var/run/cdi"))
+    and ([.volumes[].hostPath.path // empty] == ["/run/aliquot-kube", "/var/lib/kubelet/plugins/aliquot.dev", "/var/lib/kubelet/plugins_registry", "/var/run/cdi", "/var/lib/kubelet/pod-resources"])
+    and (. as $pod | [.volumes[] | select(.hostPath) | . as $v | $pod.containers[0].volumeMounts[] | select(.name == $v.name) | .mountPath == $v.hostPath.path] | length == 5 and all)'
+  dra Deployment aliquot-kube-scheduler | jq -e '.spec.template.spec.containers[0].args | index("--webhook") and index("--tls-cert=/etc/aliquot/tls/tls.crt")'
+  for class in gpu gpu-share; do dra DeviceClass "$class.aliquot.dev" | jq -e '.spec.selectors | length == 1'; done
+  # Only pods that ask for GPUs wait for the webhook, and a dry run changes nothing.
+  dra MutatingWebhookConfiguration aliquot-kube-scheduler | jq -e '.webhooks | length == 1 and (.[0] | .failurePolicy == "Fail" and .sideEffects == "NoneOnDryRun"
+    and (.matchConditions | length == 1) and .clientConfig.caBundle == "@ca@" and .clientConfig.service.path == "/admit" and .rules[0].operations == ["CREATE"])'
+  # Where claims are tried out they are the same.
+  for kind in DeviceClass MutatingWebhookConfiguration; do
+    diff <(json "$packaging/aliquot-dra.yaml" | jq -S "select(.kind == \"$kind\") | del(.metadata.labels, .webhooks[]?.clientConfig)") \
+      <(json tools/kube-lab/conf/claims.yaml | jq -S "select(.kind == \"$kind\") | del(.webhooks[]?.clientConfig)")
+  done
 }
 
 @test "kubeadm's scheduler and the second one are told the same" {
