@@ -449,3 +449,10 @@ END
   lab service start aliquot-scheduler
   eventually webhook_answers
 }
+
+@test "the API server takes the manifests" {
+  k create namespace aliquot >/dev/null
+  run -0 k apply --dry-run=server -f - < <(sed "s/@ca@/$(lab in base64 -w 0 /lab/pki/ca.crt)/" "$repo/packaging/kubernetes/aliquot-dra.yaml")
+  k delete namespace aliquot --wait=false >/dev/null
+  [[ $output == *"deviceclass.resource.k8s.io/gpu-share.aliquot.dev"* && $output == *"mutatingwebhookconfiguration.admissionregistration.k8s.io/aliquot-kube-scheduler"* ]]
+}
