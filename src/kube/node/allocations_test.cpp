@@ -28,7 +28,12 @@ RC_GTEST_PROP(AllocationRecord, ComesBackAsItWas, ()) {
   const bool whole = *rc::gen::arbitrary<bool>();
   allocation.resource = {"aliquot.dev/gpu", whole ? Kind::whole : Kind::memory};
   allocation.ids = sorted({"GPU-a/1", "GPU-a/0"});
-  allocation.grant.holder = holder_of(allocation.pod, "c");
+  if (*rc::gen::arbitrary<bool>()) {
+    allocation.claim =
+        ClaimPart{{"default", "claim", "claim-uid"}, "gpu", *rc::gen::arbitrary<bool>()};
+  }
+  allocation.grant.holder =
+      allocation.claim ? holder_of(*allocation.claim) : holder_of(allocation.pod, "c");
   allocation.grant.owner = Uid(*rc::gen::arbitrary<std::uint32_t>());
   allocation.grant.group = Gid(65'534);
   allocation.grant.any_user = true;
