@@ -46,8 +46,13 @@ in_job() {
   [[ ${#got[@]} -eq 3 && $output == *"no device"* ]]
   for i in 0 1; do ((got[i] > 7 * gib - gib / 2 && got[i] <= 8 * gib)); done
   ((got[2] > 19 * gib - gib / 2 && got[2] <= 20 * gib))
-  in_job --gpu-mem=20G -- 'aliquot-load --mem 16G --seconds 60 --busy 1% & sleep 1; srun --exact -n1 --gpu-mem=8G true; kill %1'
-  [[ $output == *"the step's 8192 MiB are not free"* ]]
+  job=$(submit games "aliquot-load --mem 16G --seconds 600 --busy 1% & $until_go; srun --exact -n1 --gpu-mem=8G true; kill \$!" \
+    -n4 --gpu-mem=20G)
+  holds_most() { [[ $(driver n1 | sed -n 's/^pid=.* bytes=\([0-9]*\).*name=.*aliquot-load$/\1/p' | head -1) -ge $((16 * gib)) ]]; }
+  eventually holds_most
+  go
+  eventually has_state "$job" COMPLETED
+  [[ $(<"$SANDBOX/out/$job") == *"the step's 8192 MiB are not free"* ]]
   eventually nothing_held
 }
 
@@ -92,7 +97,7 @@ in_job() {
 }
 
 @test "another user's job is not for asking, by root's plugin neither" {
-  job=$(submit games 'sleep 30' --gpu-mem=2G)
+  job=$(submit games "$until_go" --gpu-mem=2G)
   eventually has_state "$job" RUNNING
   run ask root /v1/slurm/grant "job=$job"$'\nuid=9\n'
   [[ $output == *409* && $output == *"another user"* ]]
@@ -111,7 +116,7 @@ in_job() {
 }
 
 @test "the words that count are not the user's to write" {
-  run as games sbatch --parsable --comment='aliquot: --gpu-mem=100G' --gpu-mem=2G -o /dev/null --wrap 'sleep 20'
+  run as games sbatch --parsable --comment='aliquot: --gpu-mem=100G' --gpu-mem=2G -o /dev/null --wrap "$until_go"
   job=$output
   run as games scontrol update job "$job" AdminComment='aliquot: gpu:1'
   [[ $status -ne 0 ]]

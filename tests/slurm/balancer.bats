@@ -47,23 +47,24 @@ daemon() { cut -d' ' -f1 "$SANDBOX/run/$1.pid"; }
   eventually weights_are "1000 1000 1000"
 }
 
-@test "after an outage of slurmctld weights are right as soon as ever" {
+# How soon, pace_test.cpp says.
+@test "after an outage of slurmctld weights are right, and go on being put right" {
   eventually weights_are "1000 1000 1000"
   kill -STOP "$(daemon slurmctld)"
   sleep 3
   kill -CONT "$(daemon slurmctld)"
   eventually weights_are "1000 1000 1000"
-  # 2 s, and something for a slow machine: it took 25.
   scontrol reconfigure
-  for ((i = 0; i < 50; i++)); do weights_are "1000 1000 1000" && break; sleep 0.1; done
-  weights_are "1000 1000 1000"
+  eventually weights_are "1000 1000 1000"
 }
 
 @test "kill -9 at any time does not compound" {
   eventually weights_are "1000 1000 1000"
+  runs() { kill -0 "$(daemon balancer)" 2>/dev/null; }
   for _ in 1 2 3; do
     kill -9 "$(daemon balancer)"
     sleep 1
+    eventually runs
   done
   foreign n1 100%
   eventually weights_are "1(0[5-9][0-9]|100) 1000 1000"
@@ -90,13 +91,17 @@ daemon() { cut -d' ' -f1 "$SANDBOX/run/$1.pid"; }
   port=$(sed -n 's/^port = //p' "$SANDBOX/etc/slurm.toml")
   socket=$(sed -n 's/^AuthInfo=socket=\([^,]*\).*/\1/p' "$SLURM_CONF")
   lie='{"v":1,"node":"n1","gpus":[{"index":0,"utilisation":9900,"memory_used":0,"memory":1}]}'
-  for _ in 1 2 3 4 5; do
-    as games munge --socket "$socket" --string "$lie" | tr -d '\n' >"/dev/udp/127.0.0.1/$port"
-    echo "$lie" >"/dev/udp/127.0.0.1/$port"
-    sleep 0.1
-  done
+  # What is dropped is told once a minute, and the last of it alone.
+  is_dropped() {
+    "$1"
+    grep -q "$2" "$SANDBOX"/log/balancer* || { sleep 0.2; return 1; }
+  }
+  by_games() { as games munge --socket "$socket" --string "$lie" | tr -d '\n' >"/dev/udp/127.0.0.1/$port"; }
+  bare() { echo "$lie" >"/dev/udp/127.0.0.1/$port"; }
+  eventually is_dropped by_games 'who is not root'
+  for _ in 1 2 3 4 5; do bare; done
+  sleep 1
   weights_are "1000 1000 1000"
-  grep -q 'who is not root' "$SANDBOX"/log/balancer*
 }
 
 @test "a clean stop puts the site's weights back" {

@@ -91,7 +91,9 @@ tell='echo "$SLURM_JOB_GPUS" >"$SANDBOX/out/gpu.$SLURM_JOB_ID"'
     [[ $(given | sort | uniq -c | awk '{ print $1 }' | sort -u) == "$((together / 4))" ]]
     if [[ $size == 16 ]]; then
       one_more=$(submit root "$tell; sleep 300" "${course[@]}" --gres=mps:$size)
-      sleep 3
+      # slurmctld has tried.
+      no_room() { [[ $(field "$one_more" Reason) == Resources ]]; }
+      eventually no_room
       has_state "$one_more" PENDING
     fi
     scancel -u root
@@ -119,7 +121,7 @@ tell='echo "$SLURM_JOB_GPUS" >"$SANDBOX/out/gpu.$SLURM_JOB_ID"'
 }
 
 @test "another gate holds from the next job on, without a restart" {
-  sleep 1 # slurmctld compares times in seconds
+  sleep 2 # slurmctld compares times in seconds
   sed -i 's/^accounts = .*/accounts = ["bio"]/' "$ALIQUOT_SLURM_CONFIG"
   run -0 aliquot slurm setup --apply
   echo "$output"

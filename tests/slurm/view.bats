@@ -144,7 +144,7 @@ waits_for() { [[ $(field "$1" Reason) == "$2" ]]; }
 }
 
 @test "top prints once where nobody watches" {
-  job=$(as games sbatch --parsable -o /dev/null --gres=gpu:1 -w n2 --wrap 'exec aliquot-load --mem 4G --seconds 60 --busy 100%')
+  job=$(as games sbatch --parsable -o /dev/null --gres=gpu:1 -w n2 --wrap 'exec aliquot-load --mem 4G --seconds 600 --busy 100%')
   eventually has_state "$job" RUNNING
   busy() { aliquot top --once | grep -E "^  $job +games .* ([5-9][0-9]|100)% .* n2/gpu0:whole"; }
   eventually busy
@@ -155,7 +155,7 @@ waits_for() { [[ $(field "$1" Reason) == "$2" ]]; }
 @test "top and the record tell apart what jobs on a shared GPU use" {
   idle=$(keep --gpu-mem=8G -w n1)
   busy=$(as games sbatch --parsable -o /dev/null --gpu-mem=8G -w n1 \
-    --wrap 'exec aliquot-load --mem 4G --seconds 12 --busy 100%')
+    --wrap "aliquot-load --mem 4G --seconds 600 --busy 100% & $until_go; kill \$!")
   eventually has_state "$busy" RUNNING
   shown() {
     aliquot top --once >"$BATS_TEST_TMPDIR/top"
@@ -163,9 +163,12 @@ waits_for() { [[ $(field "$1" Reason) == "$2" ]]; }
       ! grep -E "^  $idle +games .* ([5-9][0-9]|100)%" "$BATS_TEST_TMPDIR/top"
   }
   eventually shown
+  has_computed() { driver n1 | grep "name=.*aliquot-load$" | grep -qE ' gpu_ms=[0-9]*[4-9][0-9]{3}\.'; }
+  eventually has_computed
+  go
   eventually has_state "$busy" COMPLETED
-  run -0 scontrol show job "$busy"
-  [[ $output =~ "used "([0-9]+)\.[0-9]" s "([0-9]+)"M on n1" ]]
+  recorded() { [[ $(scontrol show job "$busy") =~ "used "([0-9]+)\.[0-9]" s "([0-9]+)"M on n1" ]]; }
+  eventually recorded
   [[ ${BASH_REMATCH[1]} -ge 3 && ${BASH_REMATCH[2]} -ge 4096 ]]
   command -v sacctmgr >/dev/null || return 0
   accounted() { sacct -X -n -P -j "$busy" -o AdminComment | grep -q ' s [0-9]*M on n1'; }
