@@ -44,7 +44,7 @@ open_in() {
 
 @test "MPS servers, the supervisor and the job have nothing of the daemon's" {
   start_users
-  id=$(as games sbatch --parsable --gpu-mem=1G -o out --wrap 'echo $$ >pid; sleep 100')
+  id=$(as games sbatch --parsable --gpu-mem=1G -o out --wrap 'echo $$ >pid; sleep 600')
   eventually test -s "$work/games/pid"
   kinds=
   for pid in $(pgrep -f "aliquot-stepd $work/") $(pgrep nvidia-cuda-mps) $(cat "$work/games/pid"); do
@@ -97,8 +97,8 @@ over() { [[ -z $(squeue -h -j "$1" 2>/dev/null) ]]; }
     socket($s, AF_UNIX, SOCK_STREAM, 0); connect($s, sockaddr_un($ENV{ALIQUOT_SOCKET})) or die;
     my ($id) = ask("/v1/allocations", q({"name":"x","batch":false})) =~ /"job_id":(\d+)/ or die;
     open(my $f, ">", "id"); print $f $id; close $f;
-    if (!fork()) { ask("/v1/jobs/$id/end", "{}"); sleep 100; exit; }
-    sleep 100' &
+    if (!fork()) { ask("/v1/jobs/$id/end", "{}"); sleep 600; exit; }
+    sleep 600' &
   client=$!
   eventually test -s "$work/news/id"
   eventually over "$(cat "$work/news/id")"

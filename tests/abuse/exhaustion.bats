@@ -113,7 +113,7 @@ max_stored_per_user = "100M"')"
   local before
   before=$(resident)
   as games perl -MSocket -e 'my @s; for (1..100) { socket(my $s, AF_UNIX, SOCK_STREAM, 0) or die; connect($s, sockaddr_un($ENV{ALIQUOT_SOCKET})) or die;
-    syswrite($s, "GET /v1/jobs HTTP/1.1\r\nHost: x\r\n\r\n"); push @s, $s } open(my $f, ">", "ready"); close $f; sleep 60' &
+    syswrite($s, "GET /v1/jobs HTTP/1.1\r\nHost: x\r\n\r\n"); push @s, $s } open(my $f, ">", "ready"); close $f; sleep 600' &
   local readers=$!
   eventually test -e "$work/games/ready"
   # Others are served meanwhile, and the daemon has a few of the hundred answers at most.
@@ -127,14 +127,14 @@ max_stored_per_user = "100M"')"
 max_connections = 20
 max_connections_per_user = 15')"
   as games perl -MSocket -e 'my @s; for (1..16) { socket(my $s, AF_UNIX, SOCK_STREAM, 0) or die; connect($s, sockaddr_un($ENV{ALIQUOT_SOCKET})) or die; push @s, $s }
-    sysread($s[15], my $said, 1000); open(my $f, ">", "said"); print $f $said; close $f; rename "said", "ready"; sleep 60' &
+    sysread($s[15], my $said, 1000); open(my $f, ">", "said"); print $f $said; close $f; rename "said", "ready"; sleep 600' &
   local first=$!
   eventually test -e "$work/games/ready"
   grep -q '^HTTP/1.1 503' "$work/games/ready"
   grep -q 'you have too many connections to the daemon' "$work/games/ready"
   [ -z "$(as news squeue -h)" ]
   as news perl -MSocket -e 'my @s; for (1..8) { socket(my $s, AF_UNIX, SOCK_STREAM, 0) or die; connect($s, sockaddr_un($ENV{ALIQUOT_SOCKET})) or die; push @s, $s }
-    sysread($s[7], my $said, 1000); open(my $f, ">", "said"); print $f $said; close $f; rename "said", "ready"; sleep 60' &
+    sysread($s[7], my $said, 1000); open(my $f, ">", "said"); print $f $said; close $f; rename "said", "ready"; sleep 600' &
   local second=$!
   eventually test -e "$work/news/ready"
   grep -q 'the daemon has too many connections' "$work/news/ready"

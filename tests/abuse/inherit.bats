@@ -81,7 +81,7 @@ sbatch: error: --propagate=FILES is not valid." ]
 
 @test "a job has only so many processes" {
   start_users
-  id=$(as games sbatch --parsable -o /dev/null --wrap 'sleep 100')
+  id=$(as games sbatch --parsable -o /dev/null --wrap 'sleep 600')
   eventually has_state "$id" RUNNING
   limit() { find /sys/fs/cgroup -path "*/job_$id/pids.max" 2>/dev/null | head -1; }
   [ -n "$(limit)" ] || skip "no pids controller here"

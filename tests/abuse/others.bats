@@ -3,7 +3,7 @@ load helper
 
 running_of_games() {
   start_users
-  printf '#!/bin/bash\n# the secret\nsleep 60\n' >"$work/games/secret.sh"
+  printf '#!/bin/bash\n# the secret\nsleep 600\n' >"$work/games/secret.sh"
   chmod 644 "$work/games/secret.sh"
   chown games "$work/games/secret.sh"
   id=$(as games sbatch --parsable --comment=private -o "$work/games/out" secret.sh)
@@ -129,7 +129,7 @@ running_of_games() {
 
 @test "a process cannot leave its job for another: not one's own either" {
   start_users
-  idle=$(as games sbatch --parsable -o /dev/null --wrap 'sleep 60')
+  idle=$(as games sbatch --parsable -o /dev/null --wrap 'sleep 600')
   eventually has_state "$idle" RUNNING
   as games srun --jobid="$idle" --overlap true
   id=$(as games sbatch --parsable -W -o out --wrap "srun true && echo nested

@@ -37,7 +37,7 @@ daemon_lives() { kill -0 "$daemon" && squeue -h >/dev/null; }
 
 @test "what root holds its owner does not let go" {
   start_users
-  id=$(as games sbatch --parsable -H -o /dev/null --wrap 'sleep 60')
+  id=$(as games sbatch --parsable -H -o /dev/null --wrap 'sleep 600')
   scontrol hold "$id"
   [ "$(field "$id" Reason)" = JobHeldAdmin ]
   for command in hold requeuehold uhold; do

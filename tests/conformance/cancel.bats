@@ -20,14 +20,14 @@ load helper
 
 @test "-v says what is done" {
   start_engine
-  id=$(sbatch --parsable -o /dev/null sleep.sh 60)
+  id=$(sbatch --parsable -o /dev/null sleep.sh 600)
   run_case scancel_v "scancel -v $id"
 }
 
 @test "another user's job" {
   [[ $EUID -eq 0 && $ENGINE == local ]] || skip "needs root"
   start_engine
-  id=$(sbatch --parsable -o /dev/null sleep.sh 60)
+  id=$(sbatch --parsable -o /dev/null sleep.sh 600)
   chmod 755 "$work"
   run_case scancel_denied "setpriv --reuid=games --regid=games --clear-groups scancel $id"
 }
@@ -63,8 +63,9 @@ ended() { [[ -z $(squeue -h -j "$1") ]]; }
 @test "cancelled together, none starts because another one went" {
   [[ $ENGINE == local ]] || skip "how the controller schedules is its own"
   start_engine
-  sbatch -o /dev/null -G 2 sleep.sh 60
-  eventually test -n "$(squeue -h -t R)"
+  sbatch -o /dev/null -G 2 sleep.sh 600
+  runs_one() { [[ -n $(squeue -h -t R) ]]; }
+  eventually runs_one
   # The first one keeps the others waiting.
   ids=$(sbatch --parsable -o /dev/null -G 4 --wrap 'touch ran')
   for i in {1..12}; do ids+=" $(sbatch --parsable -o /dev/null -G 1 --wrap 'touch ran')"; done

@@ -21,7 +21,7 @@ steps_run() { [[ $(squeue -h -s -j "$1" -o %i | grep -c "$1\\.[0-9]") -eq $2 ]];
 
 @test "scancel of a step that is not there, and of the batch step" {
   start_engine
-  id=$(sbatch --parsable -o /dev/null sleep.sh 60)
+  id=$(sbatch --parsable -o /dev/null sleep.sh 600)
   eventually is_state "$id" RUNNING
   run scancel -v "$id.7"
   [ "$status" -eq 1 ]
@@ -105,12 +105,12 @@ SCRIPT
 
 @test "top, and the throttle of an array" {
   start_engine
-  sbatch -o /dev/null --gres=gpu:4 --wrap 'sleep 30'
-  for i in 2 3; do sbatch -o /dev/null --gres=gpu:4 --wrap 'sleep 30'; done
+  sbatch -o /dev/null --gres=gpu:4 --wrap 'sleep 600'
+  for i in 2 3; do sbatch -o /dev/null --gres=gpu:4 --wrap 'sleep 600'; done
   scontrol top 3
   [ "$(squeue -h -t PD -S -p -o %i | head -1)" = 3 ]
   scancel 1 2 3
-  id=$(sbatch --parsable -o /dev/null -a 1-4%1 --wrap 'sleep 30')
+  id=$(sbatch --parsable -o /dev/null -a 1-4%1 --wrap 'sleep 600')
   one() { [ "$(squeue -h -t R -j "$id" -o %i | wc -l)" -eq 1 ]; }
   eventually one
   scontrol update JobId="$id" ArrayTaskThrottle=3

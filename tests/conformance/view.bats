@@ -65,7 +65,7 @@ state_is() { [[ $(squeue -h -j "$1" -t all -o %T) == "$2" ]]; }
 
 @test "hold, release, change and requeue" {
   start_engine
-  id=$(submit -H -J held --wrap 'sleep 30')
+  id=$(submit -H -J held --wrap 'sleep 600')
   run squeue -h -j "$id" -o '%r'
   [ "$output" = JobHeldUser ]
   scontrol update JobId="$id" TimeLimit=5:00 Name=renamed
@@ -76,7 +76,7 @@ state_is() { [[ $(squeue -h -j "$1" -t all -o %T) == "$2" ]]; }
   run scontrol wait_job "$id"
   [ "$status" -eq 0 ]
   run scontrol write batch_script "$id" -
-  [[ $output == "#!/bin/sh"*"sleep 30"* ]]
+  [[ $output == "#!/bin/sh"*"sleep 600"* ]]
   scontrol requeuehold "$id"
   held() { [[ $(squeue -h -j "$id" -o '%T %r') == "PENDING JobHeld"* ]]; }
   eventually held

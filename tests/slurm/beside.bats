@@ -31,9 +31,9 @@ teardown_file() { stop_sandbox; }
 setup() { need_sandbox; }
 
 @test "several GPUs take no more than themselves where nothing is shared" {
-  run -0 as games sbatch --parsable -p whole --gres=gpu:2 -o /dev/null --wrap "sleep 60"
+  run -0 as games sbatch --parsable -p whole --gres=gpu:2 -o /dev/null --wrap "sleep 600"
   first=$output
-  run -0 as games sbatch --parsable -p whole -G 1 -o /dev/null --wrap "sleep 60"
+  run -0 as games sbatch --parsable -p whole -G 1 -o /dev/null --wrap "sleep 600"
   second=$output
   eventually eval '[[ $(squeue -h -t R -o %i | wc -l) -eq 2 ]]'
   run -0 scontrol show job "$first"
