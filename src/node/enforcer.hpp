@@ -47,6 +47,10 @@ struct EnforcerOptions {
   // Nobody but us walks through grants/: who is to get to a grant folder has it in a mount of its
   // own. Else users walk through it to theirs.
   bool walled = false;
+  // What is over its limit is not let go on for longer, parted from its MPS server or not.
+  gpu::MpsPatience ending{.turn = seconds(1), .answer = seconds(2)};
+  // A server that has used it up is not asked for so long: who starts ever more would gain from it.
+  Millis silence = seconds(10);
 };
 
 // A process that a job's limits do not reach.

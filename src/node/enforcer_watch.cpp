@@ -56,11 +56,6 @@ bool is_stopped(std::int64_t pid) {
   return looked > 0;
 }
 
-// What is over is not let go on for longer, parted or not.
-constexpr gpu::MpsPatience kPatience{.turn = seconds(1), .answer = seconds(2)};
-// A server that has used it up is not asked for so long: who starts ever more would gain from it.
-constexpr Millis kSilence = seconds(10);
-
 // What was killed is gone by then, or sleeps in the kernel.
 constexpr Millis kDying(200);
 
@@ -409,13 +404,13 @@ void Enforcer::kill(const std::vector<Condemned>& condemned) {
     std::erase_if(silent_, [&](const auto& one) { return one.second <= begin; });
     if (mps && silent_.contains(mps->folder)) mps.reset();
   }
-  const std::string complaint = signal_parted(mps, processes, SIGKILL, kPatience);
+  const std::string complaint = signal_parted(mps, processes, SIGKILL, options_.ending);
   if (!complaint.empty()) spdlog::warn("job {}: {}", condemned.front().job, complaint);
   for (const Condemned& one : condemned) let_die(one);
   const MonoTime done = sys::SystemClock().mono();
-  if (!mps || done - begin < kPatience.answer) return;
+  if (!mps || done - begin < options_.ending.answer) return;
   const std::lock_guard lock(mutex_);
-  silent_[mps->folder] = done + kSilence;
+  silent_[mps->folder] = done + options_.silence;
 }
 
 // Under the first version of control groups what is frozen does not die: a suspended job goes on

@@ -268,7 +268,7 @@ TEST_F(GrantFolderTest, AGateWakesWhoWaits) {
     const int fd = ::open((root_ / "board").c_str(), O_RDONLY | O_CLOEXEC);
     auto* seen = static_cast<aliquot_board*>(
         ::mmap(nullptr, sizeof(aliquot_board), PROT_READ, MAP_SHARED, fd, 0));
-    const timespec limit{10, 0};
+    const timespec limit{300, 0};
     ::syscall(SYS_futex, &seen->gates[3].word, FUTEX_WAIT, 1, &limit, nullptr, 0);
     ::_exit(__atomic_load_n(&seen->gates[3].word, __ATOMIC_SEQ_CST) == 0 ? 0 : 1);
   }
@@ -276,7 +276,7 @@ TEST_F(GrantFolderTest, AGateWakesWhoWaits) {
   const std::int64_t before = sys::mono_ms();
   board->set_paused(3, false);
   EXPECT_EQ(sys::wait_for_child(Pid(child)), 0);
-  EXPECT_LT(sys::mono_ms() - before, 5'000);
+  EXPECT_LT(sys::mono_ms() - before, 120'000);
   // The next daemon uses the same one, so that those who have it mapped hear it.
   struct stat first {};
   struct stat second {};

@@ -77,17 +77,21 @@ TEST(Lanes, WhatIsSlowLeavesHalfForTheRest) {
 
 TEST(Lanes, EndWithWhatIsBeingDone) {
   std::promise<void> begun;
+  std::promise<void> posted;
   std::atomic<bool> ended = false;
   std::atomic<bool> second = false;
   {
     Lanes lanes("test");
     lanes.post(kAnn, 1, [&] {
       begun.set_value();
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      posted.get_future().wait();
+      // Until the end has begun, which nobody is told of.
+      std::this_thread::sleep_for(std::chrono::seconds(2));
       ended = true;
     });
     begun.get_future().wait();
     lanes.post(kAnn, 1, [&] { second = true; });
+    posted.set_value();
   }
   EXPECT_TRUE(ended);
   EXPECT_FALSE(second);

@@ -76,7 +76,7 @@ TEST(ProcessTree, MarksAreUniqueAndFound) {
   EXPECT_TRUE(test::eventually([&] { return find_processes(search).size() == 4; }));
   EXPECT_TRUE(find_processes({.mark = mark, .marked_uid = Uid(4711)}).empty());
   EXPECT_EQ(find_processes({.session = *pid}).size(), 3U);
-  const auto killed = kill_tree(search, seconds(20));
+  const auto killed = kill_tree(search, seconds(120));
   EXPECT_TRUE(killed.all_gone);
   EXPECT_GE(killed.count, 4);
   EXPECT_TRUE(find_processes(search).empty());
@@ -90,7 +90,7 @@ TEST(ProcessTree, KillsWhatForksAllTheTime) {
       mark));
   ASSERT_TRUE(pid);
   usleep(100'000);
-  EXPECT_TRUE(kill_tree({.mark = mark}, seconds(30)).all_gone);
+  EXPECT_TRUE(kill_tree({.mark = mark}, seconds(120)).all_gone);
   usleep(50'000);
   EXPECT_TRUE(find_processes({.mark = mark}).empty());
   reap(*pid);

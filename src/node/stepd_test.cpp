@@ -27,6 +27,10 @@ using ::testing::ContainsRegex, ::testing::ElementsAre, ::testing::HasSubstr, ::
 const std::filesystem::path kStepd = ALIQUOT_BIN_DIR "/aliquot-stepd";
 constexpr const char* kTime = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}";
 
+// Limits for who has come so far: one that is over, and one whose early signal is due.
+const LimitCommand kPassed{Millis(1)};
+const LimitCommand kInAnHour{Millis(3'600'001)};
+
 class Stepd : public ::testing::Test {
  protected:
   Stepd() : job_(folder_.path(), {JobId(26)}), user_(test::me()) {
@@ -187,42 +191,53 @@ TEST_F(Stepd, EndsAJobAtItsTimeLimit) {
 }
 
 TEST_F(Stepd, KillsWhatIgnoresTheEndAfterTheKillWait) {
-  launch_.time_limit_ms = 3000;  // enough for the shell to set its trap
-  launch_.kill_wait_ms = 700;
-  const auto record = run("trap 'echo got TERM' TERM; while :; do sleep 0.1; done");
+  launch_.kill_wait_ms = 4000;  // enough for the shell to hear it
+  start("trap 'echo got TERM' TERM; touch up; while :; do sleep 0.1; done");
+  ASSERT_TRUE(reached("up"));
+  const std::int64_t limited_ms = sys::wall_ms();
+  ASSERT_TRUE(job_.send(kPassed));
+  const auto record = finish();
   EXPECT_EQ(record.reason, EndReason::timeout);
   EXPECT_EQ(record.exit_signal, SIGKILL);
-  EXPECT_GE(record.end_ms - record.start_ms, 3690);
+  EXPECT_GE(record.end_ms - limited_ms, 3990);
   EXPECT_GE(record.leftovers, 1);
   EXPECT_THAT(output(), HasSubstr("got TERM"));
 }
 
 TEST_F(Stepd, GivesChildrenTheirGraceEvenWhenTheShellIsGone) {
-  launch_.time_limit_ms = 3000;
   launch_.kill_wait_ms = 100'000;
-  const auto record =
-      run("bash -c 'trap \"sleep 0.5; echo saved; exit 0\" TERM; while :; do sleep 0.1; done'");
+  start(
+      "bash -c 'trap \"sleep 0.5; echo saved; exit 0\" TERM; touch up; "
+      "while :; do sleep 0.1; done'");
+  ASSERT_TRUE(reached("up"));
+  ASSERT_TRUE(job_.send(kPassed));
+  const auto record = finish();
   EXPECT_EQ(record.reason, EndReason::timeout);
   EXPECT_THAT(output(), HasSubstr("saved"));
   EXPECT_LT(record.end_ms - record.start_ms, 90'000) << "and no longer than they need";
 }
 
 TEST_F(Stepd, SendsTheEarlySignalToTheShell) {
-  launch_.time_limit_ms = 33'000;
-  launch_.signal = EarlySignal{.number = SIGUSR1, .before_s = 30, .batch_only = true};
-  const auto record = run("trap 'echo got USR1; exit 5' USR1; while :; do sleep 0.05; done");
+  launch_.signal = EarlySignal{.number = SIGUSR1, .before_s = 3600, .batch_only = true};
+  start("trap 'echo got USR1; exit 5' USR1; touch up; while :; do sleep 0.05; done");
+  ASSERT_TRUE(reached("up"));
+  ASSERT_TRUE(job_.send(kInAnHour));
+  const auto record = finish();
   EXPECT_EQ(record.exit_code, 5);
   EXPECT_EQ(record.reason, EndReason::none);
   EXPECT_EQ(output(), "got USR1\n");
 }
 
 TEST_F(Stepd, SendsTheEarlySignalToTheStepsAlone) {
-  // Due after two seconds; a step is what has SLURM_STEP_ID.
-  launch_.time_limit_ms = 62'000;
-  launch_.signal = EarlySignal{.number = SIGUSR1, .before_s = 60, .batch_only = false};
-  const auto record = run(
+  // A step is what has SLURM_STEP_ID.
+  launch_.signal = EarlySignal{.number = SIGUSR1, .before_s = 3600, .batch_only = false};
+  start(
       "trap 'echo shell' USR1\n"
-      "SLURM_STEP_ID=0 bash -c 'trap \"echo step; exit 0\" USR1; while :; do sleep 0.05; done'\n");
+      "SLURM_STEP_ID=0 bash -c 'trap \"echo step; exit 0\" USR1; touch up; "
+      "while :; do sleep 0.05; done'\n");
+  ASSERT_TRUE(reached("up"));
+  ASSERT_TRUE(job_.send(kInAnHour));
+  const auto record = finish();
   EXPECT_EQ(record.exit_code, 0);
   // Its sleep got it too, and bash says so.
   EXPECT_THAT(output(), HasSubstr("step\n"));
@@ -260,7 +275,6 @@ TEST_F(Stepd, PassesSignalsOnToWhomTheyAreFor) {
 }
 
 TEST_F(Stepd, SuspendsWithoutTheClockAndResumes) {
-  launch_.time_limit_ms = 4000;
   start("touch up; while :; do date +%N > beat; sleep 0.02; done");
   ASSERT_TRUE(reached("beat"));
   ASSERT_TRUE(job_.send(SuspendCommand{}));
@@ -269,13 +283,18 @@ TEST_F(Stepd, SuspendsWithoutTheClockAndResumes) {
     usleep(300'000);
     return test::read_text(work_ / "beat") == before;
   }));
+  // Nor does a limit end it meanwhile.
+  ASSERT_TRUE(job_.send(kPassed));
+  usleep(300'000);
+  EXPECT_FALSE(job_.read_exit().has_value());
+  ASSERT_TRUE(job_.send(LimitCommand{}));
   ASSERT_TRUE(job_.send(ResumeCommand{}));
   const auto stopped_at = test::read_text(work_ / "beat");
   EXPECT_TRUE(test::eventually([&] { return test::read_text(work_ / "beat") != stopped_at; }));
-  ASSERT_TRUE(job_.send(LimitCommand{Millis(1)}));
+  ASSERT_TRUE(job_.send(kPassed));
   const auto record = finish();
   EXPECT_EQ(record.reason, EndReason::timeout) << "a new limit that has passed ends it at once";
-  EXPECT_GE(record.suspended_ms, 250);
+  EXPECT_GE(record.suspended_ms, 550);
 }
 
 TEST_F(Stepd, LeavesNoDaemonBehind) {
@@ -311,7 +330,7 @@ TEST_F(Stepd, OutlivesWhoStartedIt) {
   ASSERT_TRUE(watch);
   ASSERT_TRUE(sys::write_whole(work_ / "go", "", 0644, false));
   pollfd ended{watch->get(), POLLIN, 0};
-  EXPECT_EQ(poll(&ended, 1, 20'000), 1);
+  EXPECT_EQ(poll(&ended, 1, 120'000), 1);
   const auto after = job_.inspect();
   ASSERT_TRUE(after);
   ASSERT_TRUE(std::holds_alternative<ExitRecord>(*after));
@@ -485,7 +504,7 @@ TEST_F(Stepd, DoesNotWaitForAControlProgramThatHangs) {
   ASSERT_TRUE(test::eventually([&] { return test::read_text(asked).ends_with('\n'); }));
   const pid_t pid = std::stoi(test::read_text(asked));
   if (ptrace(PTRACE_SEIZE, pid, nullptr, PTRACE_O_TRACEEXIT) != 0) GTEST_SKIP() << "no ptrace";
-  const bool ended = test::eventually([&] { return job_.read_exit().has_value(); }, 40);
+  const bool ended = test::eventually([&] { return job_.read_exit().has_value(); });
   EXPECT_TRUE(sys::is_alive(sys::read_process(Pid(pid))->ref)) << "it was to hang";
   EXPECT_EQ(test::read_text(asked), std::to_string(pid) + "\n");
   waitpid(pid, nullptr, __WALL);
@@ -510,8 +529,10 @@ TEST_F(Stepd, EndsAJobWhoseStderrNobodyReads) {
   ASSERT_EQ(mkfifo(pipe.c_str(), 0666), 0);
   const sys::Fd reader(open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   launch_.std_err = pipe.string();
-  launch_.time_limit_ms = 500;
-  EXPECT_EQ(run("head -c 65530 /dev/zero >&2; exec sleep 300").reason, EndReason::timeout);
+  start("head -c 65530 /dev/zero >&2; touch up; exec sleep 300");
+  ASSERT_TRUE(reached("up"));
+  ASSERT_TRUE(job_.send(kPassed));
+  EXPECT_EQ(finish().reason, EndReason::timeout);
   // Whoever says it is the user's process now: it has the pipe, and the end of it that we hear.
   const auto open_in_speaker = [&] {
     std::set<std::string> open;
