@@ -8,11 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 
 #include <gtest/gtest.h>
 
@@ -34,7 +36,44 @@ T* make_file(const std::string& path, mode_t mode, int* keep = nullptr) {
   return static_cast<T*>(memory);
 }
 
+// How long their threads have been ready to run and did not, in nanoseconds.
+double waited_for_cpu(const std::vector<pid_t>& processes) {
+  double sum = 0;
+  for (const pid_t pid : processes) {
+    std::error_code gone;
+    const auto tasks = "/proc/" + std::to_string(pid) + "/task";
+    for (const auto& task : std::filesystem::directory_iterator(tasks, gone)) {
+      std::ifstream file(task.path() / "schedstat");
+      double ran = 0;
+      double waited = 0;
+      if (file >> ran >> waited) sum += waited;
+    }
+  }
+  return sum;
+}
+
 }  // namespace
+
+bool in_calm(std::vector<pid_t> processes, const std::function<void()>& work) {
+  using Clock = std::chrono::steady_clock;
+  constexpr double kCalm = 0.02;  // of the time
+  processes.push_back(getpid());
+  const auto from = Clock::now();
+  const double before = waited_for_cpu(processes);
+  work();
+  const double took = std::chrono::duration<double, std::nano>(Clock::now() - from).count();
+  return waited_for_cpu(processes) - before < kCalm * took;
+}
+
+bool holds_in_calm(const std::vector<pid_t>& processes, const std::function<bool()>& holds) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+  bool held = false;
+  bool calm = false;
+  while (!held && !calm && std::chrono::steady_clock::now() < until) {
+    calm = in_calm(processes, [&] { held = holds(); });
+  }
+  return held;
+}
 
 Job::Job(standin::test::Machine& machine, std::vector<Share> shares, bool lease)
     : shares_(std::move(shares)) {
@@ -72,13 +111,17 @@ Job::~Job() {
   std::filesystem::remove_all(folder_);
 }
 
-void Job::beat() {
+void Job::beat() { beat_at(0); }
+
+void Job::keep_beating() { beat_at(3'600); }
+
+void Job::beat_at(std::uint64_t seconds_ahead) {
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC, &t);
-  __atomic_store_n(
-      &board_->heartbeat_ns,
-      static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(t.tv_nsec),
-      __ATOMIC_RELEASE);
+  const std::uint64_t seconds = static_cast<std::uint64_t>(t.tv_sec) + seconds_ahead;
+  __atomic_store_n(&board_->heartbeat_ns,
+                   seconds * 1'000'000'000U + static_cast<std::uint64_t>(t.tv_nsec),
+                   __ATOMIC_RELEASE);
 }
 
 std::uint64_t Job::charged(unsigned index) {
@@ -175,7 +218,7 @@ int Victim::answer() {
   text_.clear();
   for (char c = 0; c != '\n';) {
     pollfd wait{out_, POLLIN, 0};
-    if (poll(&wait, 1, 20'000) != 1 || read(out_, &c, 1) != 1) {
+    if (poll(&wait, 1, 120'000) != 1 || read(out_, &c, 1) != 1) {
       text_ += " (no answer)";
       return -99;
     }

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,6 +38,8 @@ class Job {
   [[nodiscard]] aliquot_usage& usage() { return *usage_; }
   [[nodiscard]] aliquot_board& board() { return *board_; }
   void beat();
+  // The arbiter lives for as long as the test does: its last heartbeat lies in the future.
+  void keep_beating();
 
   // Over the living processes, by the record locks, as the daemon sees it; without the room that is
   // kept for what the driver takes by itself.
@@ -46,6 +49,8 @@ class Job {
   [[nodiscard]] aliquot_use use(unsigned index = 0);  // sums over all slots
 
  private:
+  void beat_at(std::uint64_t seconds_ahead);
+
   std::string folder_;
   std::vector<Share> shares_;
   aliquot_limits* limits_ = nullptr;
@@ -82,5 +87,13 @@ class Victim {
   int out_ = -1;
   std::string text_;
 };
+
+// Whether these processes and this one got the CPU as soon as they wanted it while the work was
+// done: where they do not, what is measured of it is not what is to be measured.
+bool in_calm(std::vector<pid_t> processes, const std::function<void()>& work);
+
+// Asks again where there was no calm, for at most two minutes. On a quiet machine the first answer
+// counts.
+bool holds_in_calm(const std::vector<pid_t>& processes, const std::function<bool()>& holds);
 
 }  // namespace aliquot::enforce::test

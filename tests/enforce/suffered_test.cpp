@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "enforce/job.hpp"
+#include "sys/testing.hpp"
 
 namespace aliquot::enforce::test {
 namespace {
@@ -65,16 +66,25 @@ TEST(Suffered, refused_what_was_granted_while_another_was_being_ended) {
   Machine machine("h200:1");
   Job job(machine, {{0, 20 * kGiB}});
   for (const char* how : {"alloc", "async", "vmm"}) {
-    Victim victim(&job);
-    ASSERT_EQ(victim.begin(), 0);
-    Victim greedy(nullptr);
-    ASSERT_EQ(greedy.begin(), 0);
-    ASSERT_EQ(greedy.tell("alloc " + std::to_string(130 * kGiB)), 0);
-    const std::string size = std::to_string(18 * kGiB);
-    victim.send(std::string(how) + " " + size + (std::strcmp(how, "vmm") == 0 ? " 0" : ""));
-    usleep(300'000);
-    greedy.kill();
-    EXPECT_EQ(victim.answer(), 0) << how;
+    // The library waits for three seconds. On a busy machine the other one may end later than that:
+    // then once more.
+    bool in_time = false;
+    for (int i = 0; i < 20 && !in_time; ++i) {
+      Victim victim(&job);
+      ASSERT_EQ(victim.begin(), 0);
+      Victim greedy(nullptr);
+      ASSERT_EQ(greedy.begin(), 0);
+      ASSERT_EQ(greedy.tell("alloc " + std::to_string(130 * kGiB)), 0);
+      const std::string size = std::to_string(18 * kGiB);
+      const auto begun = Clock::now();
+      victim.send(std::string(how) + " " + size + (std::strcmp(how, "vmm") == 0 ? " 0" : ""));
+      usleep(300'000);
+      greedy.kill();
+      in_time = seconds_since(begun) < 2.5;
+      const int answer = victim.answer();
+      EXPECT_TRUE(!in_time || answer == 0) << how << ": " << answer;
+    }
+    EXPECT_TRUE(in_time) << how;
   }
 }
 
@@ -89,8 +99,8 @@ TEST(Suffered, a_gpu_that_is_really_full_is_waited_for_once) {
   const std::string line = "alloc " + std::to_string(18 * kGiB);
   EXPECT_EQ(victim.tell(line), kOutOfMemory);
   const auto begun = Clock::now();
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(victim.tell(line), kOutOfMemory);
-  EXPECT_LT(seconds_since(begun), 10) << "not three seconds each";
+  for (int i = 0; i < 30; ++i) EXPECT_EQ(victim.tell(line), kOutOfMemory);
+  EXPECT_LT(seconds_since(begun), 60) << "not three seconds each";
 }
 
 TEST(Suffered, frees_of_pool_memory_failing) {
@@ -140,7 +150,7 @@ TEST(Suffered, killed_while_holding_the_lock_hanging_all_others) {
   Victim victim(&job);
   ASSERT_EQ(victim.begin(), 0);
   EXPECT_EQ(victim.tell("alloc 1000000"), 0);
-  EXPECT_LT(seconds_since(from), 5);
+  EXPECT_LT(seconds_since(from), 60);
 }
 
 TEST(Suffered, start_up_serialised_over_the_whole_node) {
@@ -155,7 +165,7 @@ TEST(Suffered, start_up_serialised_over_the_whole_node) {
   Victim victim(&job);
   const auto from = Clock::now();
   EXPECT_EQ(victim.begin(), 0);
-  EXPECT_LT(seconds_since(from), 5);
+  EXPECT_LT(seconds_since(from), 60);
   pthread_mutex_unlock(&slow.usage().lock.mutex);
   EXPECT_EQ(waiting.answer(), 0);
 }
@@ -206,12 +216,11 @@ TEST(Suffered, graph_and_cooperative_launches_escaping_the_limiter) {
   Job job(machine, {{0, 2 * kGiB}}, true);
   Victim victim(&job);
   ASSERT_EQ(victim.begin(), 0);
+  job.keep_beating();
   for (const char* line : {"cooperative 1 1000", "capture 1 1000", "launch 1 1000"}) {
-    job.beat();
     __atomic_store_n(&job.board().gates[5].word, 1U, __ATOMIC_RELEASE);
     victim.send(line);
-    for (int i = 0; i < 100 && job.use().waiting == 0; ++i) usleep(10'000);
-    EXPECT_EQ(job.use().waiting, 1U) << line;
+    EXPECT_TRUE(aliquot::test::eventually([&] { return job.use().waiting == 1; })) << line;
     __atomic_store_n(&job.board().gates[5].word, 0U, __ATOMIC_RELEASE);
     EXPECT_EQ(victim.answer(), 0) << line;
     EXPECT_EQ(job.use().waiting, 0U);

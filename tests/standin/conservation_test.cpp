@@ -99,7 +99,7 @@ TEST(Conservation, HoldsOverRandomHistories) {
   }
   for (const Worker& w : workers) kill(w.pid, SIGKILL);
   // Zombies hold nothing either.
-  for (int i = 0; i < 100 && machine.used() != 0; ++i) usleep(1000);
+  for (int i = 0; i < 12'000 && machine.used() != 0; ++i) usleep(10'000);
   EXPECT_EQ(machine.used(), 0U);
   for (const Worker& w : workers) test::finish(w.pid);
 }

@@ -202,7 +202,7 @@ TEST(Context, ExecGivesEverythingBack) {
   });
   char byte = 0;
   ASSERT_EQ(read(ready[0], &byte, 1), 1);
-  for (int i = 0; i < 200 && machine.used() != 0; ++i) usleep(10'000);
+  for (int i = 0; i < 12'000 && machine.used() != 0; ++i) usleep(10'000);
   EXPECT_EQ(machine.used(), 0U);
   kill(child, SIGKILL);
   finish(child);

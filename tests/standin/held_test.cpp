@@ -121,7 +121,7 @@ TEST(Held, AnImporterKeepsMemoryAndGetsItAttributedWhenItsOwnerIsGone) {
 }
 
 TEST(Held, TheMemoryOfAKilledProcessGoesAWhileLater) {
-  setenv("ALIQUOT_STANDIN_LINGER", "300", 1);
+  setenv("ALIQUOT_STANDIN_LINGER", "3000", 1);
   Machine machine("h200:1");
   unsetenv("ALIQUOT_STANDIN_LINGER");
   int ready[2];
@@ -136,7 +136,7 @@ TEST(Held, TheMemoryOfAKilledProcessGoesAWhileLater) {
   kill(child, SIGKILL);
   finish(child);
   EXPECT_EQ(machine.used(), kContext);
-  for (int i = 0; i < 1000 && machine.used() != 0; ++i) usleep(10'000);
+  for (int i = 0; i < 12'000 && machine.used() != 0; ++i) usleep(10'000);
   EXPECT_EQ(machine.used(), 0U);
 }
 

@@ -22,7 +22,7 @@ teardown() {
   done
   for pipe in "$dir"/mps*; do
     [[ -e $pipe/control ]] || continue
-    echo quit -t 0.01 | CUDA_MPS_PIPE_DIRECTORY=$pipe timeout 10 nvidia-cuda-mps-control 2>/dev/null || true
+    echo quit -t 0.01 | CUDA_MPS_PIPE_DIRECTORY=$pipe timeout 60 nvidia-cuda-mps-control 2>/dev/null || true
   done
   rm -rf "${dir:?}"
 }
@@ -40,7 +40,7 @@ has_work() { aliquot-standin-ctl show | grep "^pid=$1 " | grep -qE ' gpu_ms=[0-9
 # Stops a process that does not hold the lock of the simulated machine: with it, everybody would wait.
 stop_between_locks() {
   kill -STOP "$1"
-  timeout 5 aliquot-standin-ctl show >/dev/null && return
+  timeout 60 aliquot-standin-ctl show >/dev/null && return
   kill -CONT "$1"
   return 1
 }

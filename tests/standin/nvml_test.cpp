@@ -111,7 +111,7 @@ TEST(Nvml, ShowsMemoryAndProcessesUntilTheyAreKilled) {
               CHECK(count == 1 && processes[0].usedGpuMemory == taken - 8 * kMiB);
               CHECK(processes[0].pid == static_cast<unsigned>(job));
               kill(job, SIGKILL);
-              for (int i = 0; i < 200 && count != 0; ++i) {
+              for (int i = 0; i < 24'000 && count != 0; ++i) {
                 usleep(5000);
                 count = 4;
                 CHECK_CU(nvmlDeviceGetComputeRunningProcesses_v3(device, &count, processes),
