@@ -80,7 +80,7 @@ class EnforcerTest : public ::testing::Test {
       };
       options.mps = std::move(mps);
       options.facts.no_mps.clear();
-      options.ending = {.turn = minutes(10), .answer = Millis(100)};
+      options.ending = {.turn = minutes(3), .answer = Millis(100)};
       options.silence = minutes(10);
     }
     auto made = Enforcer::create(std::move(options));
@@ -338,7 +338,7 @@ TEST_F(SilentMpsTest, HoldsUpItsOwnJobsAlone) {
   ASSERT_TRUE(test::eventually(ended)) << "the server has not answered, and it goes on";
   EXPECT_EQ(WTERMSIG(status), SIGKILL);
   ASSERT_EQ(::flock(turn.get(), LOCK_EX), 0);
-  // From now on it is not asked: who did would wait for ten minutes.
+  // From now on it is not asked: who did would wait for three minutes.
   child_ = ::fork();
   if (child_ == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -194,15 +194,21 @@ TEST_F(Munged, SamplesArrive) {
 }
 
 TEST_F(Munged, EveryControllerGetsThem) {
-  auto one = SampleReceiver::create("127.0.0.1", 0, socket()).value();
-  auto two = SampleReceiver::create("127.0.0.2", one.port(), socket()).value();
+  auto one = SampleReceiver::create("127.0.0.1", 0, socket());
+  auto two = SampleReceiver::create("127.0.0.2", one->port(), socket());
+  // The port may be somebody else's at the other address.
+  for (int i = 0; i < 100 && !two; ++i) {
+    one = SampleReceiver::create("127.0.0.1", 0, socket());
+    two = SampleReceiver::create("127.0.0.2", one->port(), socket());
+  }
+  ASSERT_TRUE(two) << two.error().message;
   SampleSender sender({.hosts = {"127.0.0.1", "no.such.host.invalid", "127.0.0.2"},
-                       .port = one.port(),
+                       .port = one->port(),
                        .munge_socket = socket()});
   sender.send(sample_of("n1", {}));
-  EXPECT_TRUE(wait_for(one).value());
+  EXPECT_TRUE(wait_for(*one).value());
   // munged lets a credential through once; in a cluster each controller has a munged of its own.
-  EXPECT_THAT(wait_for(two).error().message, HasSubstr("Replayed"));
+  EXPECT_THAT(wait_for(*two).error().message, HasSubstr("Replayed"));
 }
 
 TEST_F(Munged, NoiseForgeriesReplaysAndStrangersAreDropped) {
@@ -244,8 +250,8 @@ TEST_F(Munged, SendingDoesNotWaitForMunged) {
   SampleSender sender({.hosts = {"127.0.0.1"}, .port = receiver.port(), .munge_socket = socket()});
   stop_munged();
   const auto before = std::chrono::steady_clock::now();
-  for (int i = 0; i < 100; ++i) sender.send(sample_of("n1", {}));
-  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(5));
+  for (int i = 0; i < 1000; ++i) sender.send(sample_of("n1", {}));
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(60));
   EXPECT_FALSE(receiver.receive().value());
 }
 

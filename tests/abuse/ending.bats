@@ -35,7 +35,7 @@ pretend() {
   touch "$work/pretending"
   pretend "$(cat "$work/games/mark")" 3>&- &
   pretender=$!
-  sleep 1
+  sleep 1 # a slow machine proves less with it; it cannot fail of it
   for i in {1..8}; do as games scancel -s KILL "$first.0" || true; done
   scancel "$other"
   eventually over "$other"
