@@ -7,6 +7,7 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
+#include <chrono>
 #include <limits>
 #include <utility>
 
@@ -23,6 +24,20 @@ struct Client::Connection {
   asio::io_context context{1};
   asio::local::stream_protocol::socket socket{context};
   beast::flat_buffer buffer;
+
+  // How what `start` begins has ended; what takes longer is given up and the connection closed.
+  template <class Start>
+  boost::system::error_code within(Millis limit, Start start) {
+    std::optional<boost::system::error_code> ended;
+    start([&ended](boost::system::error_code error, std::size_t) { ended = error; });
+    context.restart();
+    context.run_for(std::chrono::milliseconds(limit.value()));
+    if (ended) return *ended;
+    socket.close();
+    context.restart();
+    context.run();
+    return asio::error::timed_out;
+  }
 };
 
 Client::Client(std::unique_ptr<Connection> connection) : connection_(std::move(connection)) {}
@@ -53,7 +68,15 @@ Result<Client> Client::connect(const std::string& socket_path) {
 }
 
 Result<Response> Client::send(std::string_view method, std::string_view target,
-                              std::string_view body) {
+                              std::string_view body, std::optional<Millis> patience) {
+  const auto broken = [&](const boost::system::error_code& error) {
+    if (error == asio::error::timed_out && patience) {
+      return fail(Error::Code::unavailable, "the daemon does not answer within {} s",
+                  patience->value() / 1'000);
+    }
+    return fail(Error::Code::unavailable, "the connection to the daemon broke: {}",
+                error.message());
+  };
   try {
     http::request<http::string_body> request;
     request.version(11);
@@ -63,22 +86,30 @@ Result<Response> Client::send(std::string_view method, std::string_view target,
     if (!body.empty()) request.set(http::field::content_type, "application/json");
     request.body() = body;
     request.prepare_payload();
+    auto& socket = connection_->socket;
     boost::system::error_code error;
-    http::write(connection_->socket, request, error);
+    if (patience) {
+      error = connection_->within(
+          *patience, [&](auto done) { http::async_write(socket, request, std::move(done)); });
+    } else {
+      http::write(socket, request, error);
+    }
     // A server that refuses early answers and closes before it has read everything: the answer is
     // there to be read although writing failed.
     if (error && error != boost::system::errc::broken_pipe &&
         error != boost::system::errc::connection_reset) {
-      return fail(Error::Code::unavailable, "the connection to the daemon broke: {}",
-                  error.message());
+      return broken(error);
     }
     http::response_parser<http::string_body> parser;
     parser.body_limit(std::numeric_limits<std::uint64_t>::max());
-    http::read(connection_->socket, connection_->buffer, parser, error);
-    if (error) {
-      return fail(Error::Code::unavailable, "the connection to the daemon broke: {}",
-                  error.message());
+    auto& buffer = connection_->buffer;
+    if (patience) {
+      error = connection_->within(
+          *patience, [&](auto done) { http::async_read(socket, buffer, parser, std::move(done)); });
+    } else {
+      http::read(socket, buffer, parser, error);
     }
+    if (error) return broken(error);
     auto message = parser.release();
     Response response;
     response.status = static_cast<int>(message.result_int());

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/result.hpp"
+#include "base/time.hpp"
 #include "net/http.hpp"
 
 namespace aliquot::net {
@@ -19,9 +21,10 @@ class Client {
   Client& operator=(Client&&) noexcept;
   ~Client();
 
-  // Waits as long as the server takes. `target` is path and query, encoded.
+  // Waits as long as the server takes, or so long at most: then the connection is closed. `target`
+  // is path and query, encoded.
   Result<Response> send(std::string_view method, std::string_view target,
-                        std::string_view body = {});
+                        std::string_view body = {}, std::optional<Millis> patience = std::nullopt);
 
   // The socket, to poll for the server's going away while a job runs.
   [[nodiscard]] int descriptor() const;

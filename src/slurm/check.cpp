@@ -345,16 +345,17 @@ Check check_plugin(const std::string& path, const SlurmVersion& version) {
   return {"plugin", Level::ok, path};
 }
 
-AgentCheck check_agent(const std::string& node, const std::string& socket) {
+AgentCheck check_agent(const std::string& node, const std::string& socket, Millis patience) {
   const std::string name = "agent of " + node;
-  const auto failed = [&](std::string finding) {
-    return AgentCheck{
-        {name, Level::fail, std::move(finding), "systemctl start aliquot-agent, and see its log"}};
+  const auto failed = [&](std::string finding, const char* act = "start") {
+    return AgentCheck{{name, Level::fail, std::move(finding),
+                       fmt::format("systemctl {} aliquot-agent, and see its log", act)}};
   };
   auto client = net::Client::connect(socket);
   if (!client) return failed(client.error().message);
-  const auto answer = client->send("GET", "/v1/slurm/agent");
-  if (!answer) return failed(answer.error().message);
+  // One that hangs, or was stopped, is connected to all the same.
+  const auto answer = client->send("GET", "/v1/slurm/agent", {}, patience);
+  if (!answer) return failed(answer.error().message, "restart");
   if (answer->status != 200) return failed(fmt::format("answers with status {}", answer->status));
   return read_agent(node, socket, answer->body);
 }

@@ -9,6 +9,7 @@
 
 #include "base/check.hpp"
 #include "base/result.hpp"
+#include "base/time.hpp"
 #include "gpu/devices.hpp"
 #include "slurm/client.hpp"
 #include "slurm/setup.hpp"
@@ -43,7 +44,8 @@ struct AgentCheck {
   Check check;
   std::optional<std::vector<gpu::Device>> devices = {};
 };
-AgentCheck check_agent(const std::string& node, const std::string& socket);
+AgentCheck check_agent(const std::string& node, const std::string& socket,
+                       Millis patience = seconds(5));
 
 // What the agent answers: {"version":…,"node":…,"jobs":…,"gpus":[{"model":…,"memory":…}]}.
 AgentCheck read_agent(const std::string& node, const std::string& socket, std::string_view answer);

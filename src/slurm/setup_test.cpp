@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <map>
 
@@ -10,6 +12,8 @@
 #include "slurm/samples.hpp"
 #include "slurm/setup_advice.hpp"
 #include "slurm/submit_lua.hpp"
+#include "sys/fd.hpp"
+#include "sys/folder.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -520,6 +524,20 @@ TEST(SlurmCheck, TakesTheAgentsWordForItsGpus) {
   EXPECT_EQ(here(own_version()).devices->front().gpu.model, "h200");
   EXPECT_EQ(here("0.0.7").check.level, Check::Level::warn);
   EXPECT_EQ(read_agent("n1", "/s", "nonsense").devices, std::nullopt);
+}
+
+TEST(SlurmCheck, AnAgentThatDoesNotAnswerIsGivenUp) {
+  const auto folder = sys::TemporaryFolder::create("check-test").value();
+  const std::string path = (folder.path() / "agent.sock").string();
+  const sys::Fd hung(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  path.copy(static_cast<char*>(address.sun_path), sizeof(address.sun_path) - 1);
+  ASSERT_EQ(::bind(hung.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  ASSERT_EQ(::listen(hung.get(), 4), 0);
+  const auto check = check_agent("n1", path, seconds(1)).check;
+  EXPECT_EQ(check.level, Check::Level::fail);
+  EXPECT_EQ(check.finding, "the daemon does not answer within 1 s");
+  EXPECT_EQ(check.cure, "systemctl restart aliquot-agent, and see its log");
 }
 
 TEST(SlurmCheck, FindsOurPluginInThePlugstack) {
