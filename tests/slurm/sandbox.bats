@@ -71,6 +71,18 @@ left_behind() { # FOLDER: what is still there of its sandbox
   agent=$(pid agent-n1)
   kill -9 "$agent"
   eventually eval '[[ $(pid agent-n1) != "$agent" ]] && "$sandbox" status --dir "$first" >/dev/null'
+  # One that is stopped answers nobody, and is shown as that.
+  agent=$(pid agent-n1)
+  kill -STOP "$agent"
+  run "$sandbox" status --dir "$first"
+  echo "$output"
+  [ "$status" -eq 1 ]
+  [[ $output == *"agent-n1 "*"$agent is stopped and answers nobody: kill -CONT $agent"* ]]
+  run on "$first" timeout 60 "$ALIQUOT_BIN/aliquot" slurm check
+  echo "$output"
+  [ "$status" -eq 1 ]
+  [[ $output == *"FAIL  agent of n1"*"does not answer within 5 s"*"ok    agent of n2"* ]]
+  kill -CONT "$agent"
   # The others when asked.
   kill -9 "$(pid slurmctld)" "$(pid slurmd-n2)" "$(pid munged)" "$(pid mariadbd)"
   run "$sandbox" status --dir "$first"
@@ -130,12 +142,29 @@ left_behind() { # FOLDER: what is still there of its sandbox
   echo "$output"
   [ "$status" -eq 1 ]
   [[ $output == *"Slurm does not read $first/etc/slurm.conf, which has the lines of $BATS_TEST_TMPDIR/extra:"*"Nonsense"* ]]
-  [[ $output != *"did not come up"* ]]
-  box down --dir "$first"
+  [[ $output != *"slurmctld did not come up"* ]]
+  [ -z "$(left_behind "$first")" ]
   echo "SuspendTimeout=77" >"$BATS_TEST_TMPDIR/extra"
   box up --dir "$first" --port-base "$ports" --nodes 1 --set share.overcommit=2.0 --set partition.main.overcommit=3.0 \
     --extra "$BATS_TEST_TMPDIR/extra"
   grep -qx 'overcommit = 2.0' "$first/n1/slurm.toml"
   grep -x -A1 '\[partition.main\]' "$first/n1/slurm.toml" | grep -qx 'overcommit = 3.0'
   on "$first" scontrol show config | grep -q 'SuspendTimeout.*77'
+}
+
+@test "an up that fails leaves nothing, and one on a sandbox changes nothing of it" {
+  run "$sandbox" up --dir "$first" --port-base "$ports" --nodes 1 --set share.overcomit=2
+  echo "$output"
+  [ "$status" -eq 1 ]
+  [[ $output == *"slurm-sandbox: it did not come up: what there was of it in $first is removed"* ]]
+  [ -z "$(left_behind "$first")" ]
+  box up --dir "$first" --port-base "$ports" --nodes 1 --bare --no-db
+  grep -q "^Slurm .* with 1 node of 4 h200 is up" "$BATS_TEST_TMPDIR/said"
+  [ "$(on "$first" sinfo -h -o '%P %D %G')" = "main* 1 (null)" ]
+  box up --dir "$first" --nodes 1 --bare
+  run "$sandbox" up --dir "$first" --nodes 6 --no-aliquot --set share.overcommit=2.0
+  echo "$output"
+  [ "$status" -eq 1 ]
+  [ "$output" = "slurm-sandbox: the sandbox in $first has 1 node and has Aliquot and has no --set: 'down' first, or leave that option out" ]
+  [ "$(on "$first" sinfo -h -o %D)" = 1 ]
 }

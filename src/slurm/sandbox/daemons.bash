@@ -8,6 +8,7 @@ pid_of() { # NAME: its pid, when it is still the process that we started
 }
 # When a process began; nothing when it is gone, or dead and only not yet reaped.
 started() { sed -n 's/.*) //; /^[ZX]/!p' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
+is_stopped() { [[ $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) == [Tt]\ * ]]; } # PID: by SIGSTOP, or a debugger
 
 # NAME CMD…: in the background, its own session, marked so that `down` finds it whatever happened in between.
 launch() {

@@ -5,6 +5,7 @@ dir=${ALIQUOT_SANDBOX:-/var/tmp/aliquot-sandbox}
 port_base=${ALIQUOT_SANDBOX_PORT:-26800} nodes=4 gpus=4 cpus=64 model=h200 aliquot=true db=true bare=false cgroups=true extra='' job_submit=''
 constrain=none # cgroups that hold jobs: v1, v2 or none
 sets=()
+given=() # names of what 'up' was given, for comparison with the sandbox that is there
 
 # Of the simulated GPUs' models, in MiB: all of the memory, and what jobs can have of it.
 declare -A model_memory=() model_usable=()
@@ -17,18 +18,19 @@ read_models() {
   [[ -n ${model_memory[$model]:-} ]] || die "--model $model: there are ${!model_memory[*]}"
 }
 
+counted() { echo "$1 $2$( (($1 == 1)) || echo s)"; } # NUMBER WORD: "1 node", "2 nodes"
 in_range() { [[ $1 =~ ^[1-9][0-9]{0,4}$ ]] && (($1 >= $2 && $1 <= $3)); }
 
 parse() {
-  local option
+  local option name
   while [[ $# -gt 0 ]]; do
     option=$1
     case $option in
       --*=*) set -- "${option%%=*}" "${option#*=}" "${@:2}"; continue ;;
-      --no-aliquot) aliquot=false; shift; continue ;;
-      --no-db) db=false; shift; continue ;;
-      --bare) bare=true; shift; continue ;;
-      --no-cgroups) cgroups=false; shift; continue ;;
+      --no-aliquot) aliquot=false; given+=(aliquot); shift; continue ;;
+      --no-db) db=false; given+=(db); shift; continue ;;
+      --bare) bare=true; given+=(bare); shift; continue ;;
+      --no-cgroups) cgroups=false; given+=(cgroups); shift; continue ;;
       --help | -h) usage; exit 0 ;;
       --dir | --port-base | --nodes | --gpus | --cpus | --model | --set | --extra | --job-submit) ;;
       *) note "'$option' is not an option: see 'aliquot slurm sandbox --help'"; exit 2 ;;
@@ -38,7 +40,14 @@ parse() {
       --set) sets+=("$2") ;;
       --extra) extra=$(readlink -f "$2") ;;
       --job-submit) job_submit=$(readlink -f "$2") ;;
-      *) option=${option#--} && printf -v "${option//-/_}" %s "$2" ;; # $dir, $port_base, $nodes, $gpus, $cpus, $model
+      *) name=${option#--} && printf -v "${name//-/_}" %s "$2" ;; # $dir, $port_base, $nodes, $gpus, $cpus, $model
+    esac
+    option=${option#--}
+    option=${option//-/_}
+    case $option in
+      dir) ;;
+      set) given+=(sets) ;;
+      *) given+=("$option") ;;
     esac
     shift 2
   done
@@ -89,6 +98,33 @@ recall() {
   . "$dir/sandbox.settings"
   derive
   ports
+}
+
+setting_text() { if [[ $1 == sets ]]; then echo "${sets[*]}"; else echo "${!1}"; fi; } # NAME
+
+# `recall`, or the end where what was given is not what the sandbox has: that is settled by its first `up`.
+recall_same() {
+  local name text wrong='' asked=() k
+  for name in "${given[@]}"; do asked+=("$(setting_text "$name")"); done
+  recall || return 1
+  for ((k = 0; k < ${#given[@]}; k++)); do
+    name=${given[k]} text=$(setting_text "${given[k]}")
+    [[ $text != "${asked[k]}" ]] || continue
+    case $name in
+      nodes) text="has $(counted "$nodes" node)" ;;
+      gpus) text="has $(counted "$gpus" GPU) on each node" ;;
+      cpus) text="has $(counted "$cpus" CPU) on each node" ;;
+      model) text="has GPUs of model $model" ;;
+      port_base) text="listens from port $port_base on" ;;
+      aliquot) text='has Aliquot' ;;
+      db) text='has slurmdbd' ;;
+      cgroups) text='uses cgroups' ;;
+      bare) text='is not bare' ;;
+      *) name=${name/sets/set} text="has ${text:+--${name//_/-} }${text:-no --${name//_/-}}" ;; # extra, job_submit, sets
+    esac
+    [[ $wrong == *"$text"* ]] || wrong+="${wrong:+ and }$text"
+  done
+  [[ -z $wrong ]] || die "the sandbox in $dir $wrong: 'down' first, or leave that option out"
 }
 
 ports() {
