@@ -28,6 +28,13 @@ ShareSettings ShareSettings::in(std::string_view names) const {
   return result;
 }
 
+Compute ShareSettings::most_compute(const std::vector<std::string>& of) const {
+  if (of.empty()) return overcommit;
+  Compute most = Compute(0);
+  for (const auto& name : of) most = std::max(most, in(name).overcommit);
+  return most;
+}
+
 Compute ShareSettings::most_compute() const {
   Compute most = overcommit;
   for (const auto& [name, own] : by_partition) {

@@ -46,6 +46,8 @@ struct ShareSettings {
   [[nodiscard]] ShareSettings in(std::string_view names) const;
   // The most compute that jobs of any partition are promised of a GPU together.
   [[nodiscard]] Compute most_compute() const;
+  // The same on a node of these partitions; in none, as it is everywhere.
+  [[nodiscard]] Compute most_compute(const std::vector<std::string>& of) const;
 };
 
 struct AgentSettings {

@@ -156,7 +156,7 @@ api::NodeInfo node_info(const SlurmNode& node, const SiteSettings& settings) {
     gpu.model = booked.model;
     gpu.health = takes_jobs(node) ? "ok" : info.state;
     gpu.memory = booked.memory.value();
-    gpu.compute_limit = settings.share.most_compute().value();
+    gpu.compute_limit = settings.share.most_compute(node.partitions).value();
     gpu.stale = true;
     for (const auto& sample : samples) {
       if (sample.index != gpu.index) continue;

@@ -71,6 +71,23 @@ TEST(View, NodesHaveTheGpusOfTheirGres) {
   EXPECT_TRUE(gpus_of(one, settings).empty());
 }
 
+TEST(View, APartitionsOvercommitIsThatOfItsNodes) {
+  Snapshot snapshot{.nodes = {node("n1"), node("n2"), node("n3")}};
+  snapshot.nodes[1].partitions = {"course"};
+  snapshot.nodes[2].partitions = {"main", "course"};
+  SiteSettings settings;
+  settings.share.by_partition["course"].overcommit = kWholeGpu * 2;
+  const auto info = cluster_info(snapshot, settings);
+  EXPECT_EQ(info.nodes[0].gpus[0].compute_limit, 10'000);
+  EXPECT_EQ(info.nodes[1].gpus[0].compute_limit, 20'000);
+  EXPECT_EQ(info.nodes[2].gpus[0].compute_limit, 20'000);
+  // Where all nodes are in partitions of less, that counts.
+  settings.share.overcommit = kWholeGpu * 3;
+  EXPECT_EQ(cluster_info(snapshot, settings).nodes[1].gpus[0].compute_limit, 20'000);
+  snapshot.nodes[1].partitions = {};
+  EXPECT_EQ(cluster_info(snapshot, settings).nodes[1].gpus[0].compute_limit, 30'000);
+}
+
 TEST(View, TheMemoryOfASilentNodesGpusIsKnown) {
   Snapshot snapshot{.nodes = {node("n1"), node("n2"), node("n3")}};
   snapshot.nodes[0].extra = "aliquot:0=35%/12000M/24000M";

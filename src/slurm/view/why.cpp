@@ -129,7 +129,7 @@ core::Node node_of(const SlurmNode& node, const SiteSettings& settings) {
                   .cpus = kOneCpu * node.cpus,
                   .memory = node.memory,
                   .gpus = {},
-                  .compute_limit = settings.share.most_compute(),
+                  .compute_limit = settings.share.most_compute(node.partitions),
                   .mps_per_gpu = settings.share.mps_per_gpu,
                   .shards_per_gpu = settings.share.shards_per_gpu};
   for (const auto& gpu : gpus_of(node, settings)) {
