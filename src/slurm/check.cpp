@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "base/counted.hpp"
 #include "base/hostlist.hpp"
 #include "base/size.hpp"
 #include "base/text.hpp"
@@ -116,8 +117,8 @@ std::vector<Check> check_files(const SetupInput& input, const ReadFile& read) {
     return checks;
   }
   checks.push_back({"slurm.conf", Level::ok,
-                    fmt::format("{}: {} nodes, {} partitions", input.slurm_conf, site->nodes.size(),
-                                site->partitions.size())});
+                    fmt::format("{}: {}, {}", input.slurm_conf, counted(site->nodes.size(), "node"),
+                                counted(site->partitions.size(), "partition"))});
   if (input.version < kOldest) {
     checks.push_back({"version", Level::fail,
                       fmt::format("Slurm {} has no gres/shard", to_string(input.version)),
@@ -176,7 +177,7 @@ std::vector<Check> check_cluster(const Result<std::vector<SlurmNode>>& nodes,
     checks.push_back({"slurmctld", Level::fail, partitions.error().message, "scontrol ping"});
     return checks;
   }
-  checks.push_back({"slurmctld", Level::ok, fmt::format("answers: {} nodes", nodes->size())});
+  checks.push_back({"slurmctld", Level::ok, "answers: " + counted(nodes->size(), "node")});
   std::set<std::string> shared;
   for (const GpuGroup& group : gpus) shared.insert(group.nodes.begin(), group.nodes.end());
   std::vector<std::string> stale;
@@ -240,7 +241,7 @@ std::vector<Check> check_cluster(const Result<std::vector<SlurmNode>>& nodes,
     checks.push_back({"balancer", Level::fail, "there is no node that shares its GPUs to hear of",
                       "aliquot slurm setup --apply, then restart slurmctld and slurmd"});
   } else if (stale.empty()) {
-    checks.push_back({"balancer", Level::ok, fmt::format("hears {} nodes", fresh)});
+    checks.push_back({"balancer", Level::ok, "hears " + counted(fresh, "node")});
   } else {
     checks.push_back({"balancer", Level::fail,
                       fmt::format("no fresh samples of {}", fold_hostlist(stale)),

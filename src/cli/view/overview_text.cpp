@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/counted.hpp"
 #include "base/slurm_time.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
@@ -191,10 +192,11 @@ std::string node_line(const api::ClusterInfo& cluster, const api::NodeInfo& node
     sum.stale = false;
     sum.utilisation /= known;
   }
-  return fmt::format("  {:<{}} {} {:>5}/{:<5} {:>5} busy  {}/{} GPUs in use, {} jobs\n", node.name,
+  return fmt::format("  {:<{}} {} {:>5}/{:<5} {:>5} busy  {}/{} GPUs in use, {}\n", node.name,
                      width, bar(sum.memory_granted, sum.memory), gib_text(sum.memory_granted),
                      gib_text(sum.memory), busy_text(cluster, sum),
-                     std::ranges::count_if(node.gpus, gpu_in_use), node.gpus.size(), jobs);
+                     std::ranges::count_if(node.gpus, gpu_in_use), node.gpus.size(),
+                     counted(jobs, "job"));
 }
 
 }  // namespace
@@ -246,9 +248,9 @@ std::string usage_line(const api::ClusterInfo& cluster, const Paint& paint) {
   if (cluster.nodes.empty()) return line + fmt::format(" · {} on {}", models, cluster.node.name);
   std::size_t with_gpus = 0;
   for (const auto& node : cluster.nodes) with_gpus += node.gpus.empty() ? 0U : 1U;
-  return line + fmt::format(" · free nodes {}/{} · {} on {} nodes",
+  return line + fmt::format(" · free nodes {}/{} · {} on {}",
                             std::ranges::count_if(cluster.nodes, node_is_free), with_gpus, models,
-                            with_gpus);
+                            counted(with_gpus, "node"));
 }
 
 std::string bar(std::int64_t part, std::int64_t whole) {
@@ -290,8 +292,9 @@ std::string format_status(const api::ClusterInfo& cluster, const std::vector<Job
   out += my_jobs(jobs, looking);
   const auto others = count_jobs(jobs, looking, false);
   if (others.running + others.waiting > 0) {
-    out += paint.dim(fmt::format("others: using {} GPUs · {} running, {} waiting",
-                                 gpu_count(others.gpus), others.running, others.waiting)) +
+    out += paint.dim(fmt::format("others: using {} GPU{} · {} running, {} waiting",
+                                 gpu_count(others.gpus), others.gpus == 10'000 ? "" : "s",
+                                 others.running, others.waiting)) +
            "\n";
   }
   return out;

@@ -29,7 +29,7 @@ root: using 1 of 4 GPUs (no limit) · 1 running, 1 waiting
   JOB          NAME           STATE            TIME  GPUS                     UNTIL / WHY
   1            train          RUNNING          0:29  gpu0:whole               ends by 2026-11-15T06:54:06
   4            big            PENDING          0:00  gpu:1                    Resources
-others: using 1 GPUs · 1 running, 0 waiting
+others: using 1 GPU · 1 running, 0 waiting
 )");
 }
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 
+#include "base/counted.hpp"
 #include "base/hostlist.hpp"
 #include "base/text.hpp"
 #include "slurm/client.hpp"
@@ -138,8 +139,8 @@ Result<int> setup(const Options& options) {
   const Site site = TRY(read_site(slurm_conf, read_conf_file));
   const std::string kept =
       TRY(apply_plan(plan, site.folder() + "/aliquot-backup", site.get("SlurmUser").value_or("")));
-  fmt::print("{} files changed; what they were is in {}.\n{}\n", plan.changes.size(), kept,
-             what_to_restart(plan));
+  fmt::print("{} changed; what {} is in {}.\n{}\n", counted(plan.changes.size(), "file"),
+             plan.changes.size() == 1 ? "it was" : "they were", kept, what_to_restart(plan));
   return kDone;
 }
 
