@@ -83,11 +83,15 @@ std::string my_line(const api::ClusterInfo& cluster, const Count& count, const L
                     const Paint& paint) {
   // The limit that the administrator has set; without one, all GPUs of the machine.
   const auto limit = cluster.config.find("MaxGpusPerUser");
+  const auto counts = cluster.config.find("GpusCountedPerUser");  // as the limit counts them
   const auto partial = cluster.config.find("PartialGpuLimit");
   const auto using_text =
       limit != cluster.config.end()
-          ? fmt::format("using {}/{} GPUs allowed", gpu_count(count.gpus), limit->second)
-          : fmt::format("using {} of {} GPUs ({})", gpu_count(count.gpus), gpu_total(cluster),
+          ? fmt::format("using {}/{} GPUs allowed",
+                        counts == cluster.config.end() ? gpu_count(count.gpus) : counts->second,
+                        limit->second)
+          : fmt::format("using {} of {} ({})", gpu_count(count.gpus),
+                        counted(gpu_total(cluster), "GPU"),
                         partial == cluster.config.end() ? "no limit" : partial->second);
   return fmt::format("{}: {} · {} running, {} waiting\n", looking.user, paint.bold(using_text),
                      count.running, count.waiting);

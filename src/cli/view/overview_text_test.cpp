@@ -43,6 +43,9 @@ TEST(Overview, NamesTheLimit) {
       format_status(info, {share, running(2, "b"), running(3, "c")}, kRoot, Paint(true));
   EXPECT_NE(text.find("using 2.25/4 GPUs allowed"), text.npos);
   EXPECT_NE(text.find("\x1b[1m"), text.npos);
+  info.config["GpusCountedPerUser"] = "2.5";
+  EXPECT_NE(format_status(info, {share}, kRoot, Paint(false)).find("using 2.5/4 GPUs allowed"),
+            text.npos);
 }
 
 TEST(Overview, ALimitThatCountsAPartIsNotTheLimit) {

@@ -51,8 +51,14 @@ std::string qos_lines() {
 }
 
 void add_limits(api::ClusterInfo& cluster, const Snapshot& snapshot, const SiteSettings& settings) {
-  const auto limit = gpu_limit(qos_lines(), usual_qos(snapshot), gpu_worth(snapshot, settings));
-  if (limit.most) cluster.config["MaxGpusPerUser"] = limit_text(*limit.most);
+  const auto qos = usual_qos(snapshot);
+  const auto worth = gpu_worth(snapshot, settings);
+  const auto limit = gpu_limit(qos_lines(), qos, worth);
+  if (limit.most) {
+    cluster.config["MaxGpusPerUser"] = limit_text(*limit.most);
+    cluster.config["GpusCountedPerUser"] =
+        limit_text(gpus_counted(snapshot, qos, ::getuid(), worth));
+  }
   if (!limit.partial.empty()) cluster.config["PartialGpuLimit"] = limit.partial;
 }
 

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/text.hpp"
 #include "base/units.hpp"
+#include "slurm/gres.hpp"
+#include "slurm/job_state.hpp"
 #include "slurm/site.hpp"
 
 namespace aliquot::slurm {
@@ -37,25 +40,67 @@ std::optional<std::int64_t> joint_limit(std::string_view limits, const GpuWorth&
   return least;
 }
 
-// In 1/10,000 of a GPU, at least. Who takes whole nodes has all GPUs of the smallest that would do.
-std::int64_t gpus_wanted(const Snapshot& snapshot, const SiteSettings& settings,
-                         const SlurmJob& job, const GpuWorth& worth) {
+// What a job takes of GPUs at least.
+struct Wants {
+  std::int64_t amount = 0;  // in 1/10,000 of a GPU
+  bool whole_nodes = false;
+};
+
+// How many GPUs each node of the job's partition has, of those with `least` of them or more.
+std::vector<std::int64_t> gpus_of_nodes(const Snapshot& snapshot, const SiteSettings& settings,
+                                        const SlurmJob& job, std::int64_t least) {
+  std::vector<std::int64_t> counts;
+  for (const auto& node : snapshot.nodes) {
+    if (std::ranges::count(node.partitions, job.partition) == 0) continue;
+    const auto there = std::ssize(gpus_of(node, settings));
+    if (there >= least) counts.push_back(there);
+  }
+  return counts;
+}
+
+// Who takes whole nodes has all GPUs of the smallest that would do.
+Wants wants_of(const Snapshot& snapshot, const SiteSettings& settings, const SlurmJob& job,
+               const GpuWorth& worth) {
   const auto nodes = std::max<std::int64_t>(1, tres_count(job.tres_requested, "node"));
   const auto shards = booked_of(job, "shard").value_or(0);
   const auto gpus = booked_of(job, "gpu").value_or(0);
-  if (shards > kMostCounted || gpus > kMostCounted || nodes > kMostCounted) return 0;
-  std::int64_t each = gpus;
-  if (job.exclusive && gpus > 0) {
-    std::optional<std::int64_t> least;
-    for (const auto& node : snapshot.nodes) {
-      if (std::ranges::count(node.partitions, job.partition) == 0) continue;
-      const auto there = std::ssize(gpus_of(node, settings));
-      if (there >= gpus) least = std::min(least.value_or(there), there);
-    }
-    each = least.value_or(gpus);
+  // `-G 2` is of the job, on whichever nodes, and stands nowhere else.
+  const auto in_all = shards == 0 && gpus == 0 ? tres_count(job.tres_requested, "gres/gpu") : 0;
+  if (std::max({shards, gpus, in_all}) > kMostCounted / nodes) return {};
+  std::int64_t whole = std::max(gpus * nodes, in_all);
+  Wants wants{.whole_nodes = job.exclusive && whole > 0};
+  const auto counts = gpus_of_nodes(snapshot, settings, job, std::max<std::int64_t>(1, gpus));
+  if (wants.whole_nodes && !counts.empty()) {
+    const auto [least, most] = std::ranges::minmax(counts);
+    whole = std::max(whole, least * nodes);
+    // Nodes that are alike are taken one after the other.
+    if (least == most) whole = (whole + least - 1) / least * least;
   }
   const auto parts = worth.shards > 0 ? shards * kWholeGpu.value() / worth.shards : 0;
-  return (each * kWholeGpu.value() + parts) * nodes;
+  wants.amount = whole * kWholeGpu.value() + parts * nodes;
+  return wants;
+}
+
+// In 1/10,000 of a GPU, by what the job holds.
+std::int64_t counted_of(const SlurmJob& job, const GpuBill& bill, const GpuWorth& worth) {
+  std::int64_t gpus = 0;
+  std::int64_t shards = 0;
+  for (const auto& detail : job.details) {
+    for (const auto& item : parse_gres_detail(detail.gres).value_or(std::vector<GresHold>())) {
+      if (item.name == "gpu") gpus += item.count;
+      if (item.name == "shard") shards += item.count;
+    }
+  }
+  if (gpus > kMostCounted || shards > kMostCounted) return 0;
+  if (worth.bill.gpu > 0 && bill.gpu > 0 && bill.shard > 0) {
+    const double billed = static_cast<double>(gpus) * static_cast<double>(bill.gpu) +
+                          static_cast<double>(shards) * static_cast<double>(bill.shard);
+    const double parts =
+        billed / static_cast<double>(worth.bill.gpu) * static_cast<double>(kWholeGpu.value());
+    return std::llround(std::min(parts, 1e12));
+  }
+  const auto parts = worth.shards > 0 ? shards * kWholeGpu.value() / worth.shards : 0;
+  return gpus * kWholeGpu.value() + parts;
 }
 
 std::string_view what_gpus_count(const GpuWorth& worth) {
@@ -110,6 +155,20 @@ GpuLimit gpu_limit(std::string_view qos_lines, std::string_view qos, const GpuWo
   return limit;
 }
 
+std::int64_t gpus_counted(const Snapshot& snapshot, std::string_view qos, std::uint32_t uid,
+                          const GpuWorth& worth) {
+  std::int64_t counted = 0;
+  for (const auto& job : snapshot.jobs) {
+    if (job.uid != uid || !holds_gpus(job.state)) continue;
+    const auto partition =
+        std::ranges::find(snapshot.partitions, job.partition, &SlurmPartition::name);
+    const bool known = partition != snapshot.partitions.end();
+    if (job.qos != qos && !(known && partition->qos == qos)) continue;
+    counted += counted_of(job, known ? gpu_bill(partition->billing_weights) : worth.bill, worth);
+  }
+  return counted;
+}
+
 std::string never_allowed(std::string_view qos_lines, const Snapshot& snapshot,
                           const SiteSettings& settings, const SlurmJob& job) {
   const GpuWorth worth = gpu_worth(snapshot, settings);
@@ -117,13 +176,13 @@ std::string never_allowed(std::string_view qos_lines, const Snapshot& snapshot,
   for (const auto& partition : snapshot.partitions) {
     if (partition.name == job.partition && !partition.qos.empty()) names.push_back(partition.qos);
   }
-  const auto wants = gpus_wanted(snapshot, settings, job, worth);
-  const bool whole_nodes = job.exclusive && booked_of(job, "gpu");
+  const auto wants = wants_of(snapshot, settings, job, worth);
   for (const auto& qos : names) {
     const auto most = gpu_limit(qos_lines, qos, worth).most;
-    if (!most || wants <= *most) continue;
-    return fmt::format("It takes {} GPUs{}, and its QOS {} gives {} to one user", limit_text(wants),
-                       whole_nodes ? ", as its nodes are its own" : "", quote(qos),
+    if (!most || wants.amount <= *most) continue;
+    return fmt::format("It takes {} GPU{}{}, and its QOS {} gives {} to one user",
+                       limit_text(wants.amount), wants.amount == kWholeGpu.value() ? "" : "s",
+                       wants.whole_nodes ? ", as its nodes are its own" : "", quote(qos),
                        limit_text(*most));
   }
   return "";

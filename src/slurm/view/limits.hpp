@@ -35,6 +35,11 @@ struct GpuLimit {
 // qos_lines: `sacctmgr -nP show qos format=Name,MaxTRESPU`.
 GpuLimit gpu_limit(std::string_view qos_lines, std::string_view qos, const GpuWorth& worth);
 
+// What this user's jobs count against that, as they are booked and billed: where a partition
+// promises more compute than its GPUs have, jobs are promised more together.
+std::int64_t gpus_counted(const Snapshot& snapshot, std::string_view qos, std::uint32_t uid,
+                          const GpuWorth& worth);
+
 // That the job takes more than its QOS, or its partition's, gives to one user: "It takes 4 GPUs, as
 // its nodes are its own, and its QOS 'lab' gives 2 to one user"; empty: it does not. qos_lines as
 // above.

@@ -300,10 +300,52 @@ TEST(Why, ALimitThatTheJobAloneIsTooMuchForIsNotSomebodyElses) {
   EXPECT_EQ(never_allowed(lines, snapshot, {}, waiting), "");
   snapshot.partitions[0].qos = "normal";
   EXPECT_THAT(never_allowed(lines, snapshot, {}, waiting), HasSubstr("QOS 'normal' gives 2"));
+  // The same by the job's words, which stand in no node's.
+  waiting.tres_per_node = "";
+  waiting.tres_requested = "cpu=2,node=1,billing=240002,gres/gpu=2";
+  EXPECT_THAT(never_allowed(lines, snapshot, {}, waiting),
+              HasSubstr("It takes 4 GPUs, as its nodes are its own, and its QOS 'normal' gives 2"));
+  waiting.exclusive = false;
+  EXPECT_EQ(never_allowed(lines, snapshot, {}, waiting), "");
+  waiting.exclusive = true;
+  // Nodes with one GPU might do.
+  snapshot.nodes.push_back(node("n2"));
+  snapshot.nodes[1].gres = "gpu:h200:1,shard:h200:120";
+  EXPECT_EQ(never_allowed(lines, snapshot, {}, waiting), "");
   auto share = job(5, "--gpu-share=75%", "shard:90");
   share.qos = "half";
   EXPECT_EQ(never_allowed(lines, snapshot, {}, share),
             "It takes 0.75 GPUs, and its QOS 'half' gives 0.5 to one user");
+  auto whole = job(6, "gpu:1", "shard:120");
+  whole.qos = "half";
+  EXPECT_EQ(never_allowed(lines, snapshot, {}, whole),
+            "It takes 1 GPU, and its QOS 'half' gives 0.5 to one user");
+}
+
+TEST(Limits, UseIsCountedAsTheLimitCounts) {
+  Snapshot snapshot;
+  snapshot.version = "22.05.8";
+  snapshot.nodes = {node("n1")};
+  const std::string weights = "CPU=1,GRES/gpu=120000,GRES/shard=1000";
+  snapshot.partitions = {
+      {.name = "main", .billing_weights = weights, .qos = {}, .is_default = true},
+      {.name = "course", .billing_weights = weights, .qos = {}}};
+  // Half of a GPU each in words, and a quarter of what the partition promises.
+  snapshot.jobs = {
+      running(1, "--gpu-mem=20G --gpu-share=50%", "shard:30", "n1", "shard:h200:30(IDX:0)"),
+      running(2, "--gpu-mem=20G --gpu-share=50%", "shard:30", "n1", "shard:h200:30(IDX:0)"),
+      running(3, "gpu:1", "shard:120", "n1", "shard:h200:120(IDX:1)"), job(4, "gpu:1", "gpu:1")};
+  for (auto& each : snapshot.jobs) each.partition = "course";
+  snapshot.jobs[2].uid = 7;
+  const auto worth = gpu_worth(snapshot, {});
+  EXPECT_EQ(gpu_limit("normal|billing=60999\n", "normal", worth).most, 5'000);
+  EXPECT_EQ(gpus_counted(snapshot, "normal", 1000, worth), 5'000);
+  EXPECT_EQ(gpus_counted(snapshot, "normal", 7, worth), 10'000);
+  EXPECT_EQ(gpus_counted(snapshot, "other", 1000, worth), 0) << "another limit";
+  snapshot.partitions[1].qos = "other";
+  EXPECT_EQ(gpus_counted(snapshot, "other", 1000, worth), 5'000) << "of their partition";
+  for (auto& partition : snapshot.partitions) partition.billing_weights = "";
+  EXPECT_EQ(gpus_counted(snapshot, "normal", 1000, gpu_worth(snapshot, {})), 5'000);
 }
 
 TEST(View, JobsOfAYearHaveNoLimit) {
