@@ -51,8 +51,9 @@ struct SlurmJob {
   std::string work_dir = {};
   std::string std_out = {};
   std::string std_err = {};
-  bool exclusive = false;  // it takes its nodes whole
-  std::string nodes = {};  // "n[1-4]"
+  bool exclusive = false;        // it takes its nodes whole
+  std::string reservation = {};  // "course,lab"; not slurmctld's here: who needs it asks squeue
+  std::string nodes = {};        // "n[1-4]"
   std::vector<std::string> required_nodes = {};
   std::vector<std::string> excluded_nodes = {};
   struct Detail {

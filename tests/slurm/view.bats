@@ -143,6 +143,26 @@ waits_for() { [[ $(field "$1" Reason) == "$2" ]]; }
   [[ $output == "aliquot: Slurm knows no job 999999999" ]]
 }
 
+@test "why counts the nodes that reservations leave to a job" {
+  scontrol create reservation reservationname=rr starttime=now duration=1:00:00 nodes=n2 users=games,root flags=ignore_jobs
+  keep --gres=gpu:1 --reservation=rr
+  whole=$(keep --gres=gpu:1 --reservation=rr)
+  eventually has_state "$whole" RUNNING
+  inside=$(keep --gpu-share=25% --reservation=rr)
+  eventually waits_for "$inside" Resources
+  run -0 as games aliquot why "$inside"
+  echo "$output"
+  [[ $output == *"gpu0 on n2 is held whole"*"Its reservation 'rr' has n2: it can start nowhere else."* ]]
+  [[ $output != *"There is room"* ]]
+  outside=$(keep --gpu-share=25% -w n2)
+  run -0 as games aliquot why "$outside"
+  echo "$output"
+  [[ $output == *"n2 is for the reservation 'rr', which it is not in."* ]]
+  scancel -u games
+  eventually idle
+  scontrol delete reservationname=rr
+}
+
 @test "top prints once where nobody watches" {
   job=$(as games sbatch --parsable -o /dev/null --gres=gpu:1 -w n2 --wrap 'exec aliquot-load --mem 4G --seconds 600 --busy 100%')
   eventually has_state "$job" RUNNING

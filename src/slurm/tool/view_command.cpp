@@ -62,6 +62,13 @@ void add_limits(api::ClusterInfo& cluster, const Snapshot& snapshot, const SiteS
   if (!limit.partial.empty()) cluster.config["PartialGpuLimit"] = limit.partial;
 }
 
+// Of a job that waits; libslurm's plugin does not hand it over.
+std::string reservation_of(std::int64_t job) {
+  const auto shown = output_of({"squeue", "-h", "-o", "%v", "-j", std::to_string(job)});
+  const auto name = split(shown, '\n').front();
+  return name == "(null)" || name == "N/A" ? std::string() : std::string(name);
+}
+
 Result<Snapshot> take_snapshot(SlurmClient& client, const std::string& conf) {
   Snapshot snapshot;
   snapshot.version = client.version();
@@ -86,13 +93,18 @@ Result<std::string> view(const ViewOptions& options) {
   ::setenv("SLURM_CONF", conf.c_str(), 1);  // for sacctmgr
   ::setenv("SLURM_BITSTR_LEN", "0", 1);     // libslurm shows all elements of an array
   const auto client = TRY(open_client({}, conf));
-  const auto snapshot = TRY(take_snapshot(*client, conf));
+  auto snapshot = TRY(take_snapshot(*client, conf));
   if (!names_each_gpu(settings.share,
                       parse_slurm_version(snapshot.version).value_or(SlurmVersion()))) {
     settings.share.placement = "slurm";
   }
   if (!options.why.empty()) {
-    const auto job = TRY(find_job(snapshot, options.why, ::getuid()));
+    auto job = TRY(find_job(snapshot, options.why, ::getuid()));
+    if (is_waiting(job)) {
+      job.reservation = reservation_of(job.id);
+      snapshot.reservations =
+          read_reservations(output_of({"scontrol", "-o", "show", "reservation"}));
+    }
     const bool limited = is_waiting(job) && job.reason.starts_with("QOSMax");
     const auto too_much =
         limited ? never_allowed(qos_lines(), snapshot, settings, job) : std::string();

@@ -20,6 +20,7 @@
 #include "slurm/client.hpp"
 #include "slurm/site.hpp"
 #include "slurm/site_settings.hpp"
+#include "slurm/view/reservations.hpp"
 
 namespace aliquot::slurm {
 
@@ -29,6 +30,7 @@ struct Snapshot {
   std::vector<SlurmNode> nodes = {};
   std::vector<SlurmJob> jobs = {};
   std::vector<SlurmPartition> partitions = {};
+  std::vector<Reservation> reservations = {};  // for `why` alone
 };
 
 // One GPU as Slurm books it.

@@ -262,6 +262,48 @@ TEST(Why, LooksOnlyWhereTheJobMayGo) {
   EXPECT_THAT(why(snapshot, both), HasSubstr("It needs 2 such nodes at once; 1 would do now."));
 }
 
+TEST(Why, AReservationIsWhereItsJobsRunAndNobodyElse) {
+  Snapshot snapshot;
+  snapshot.nodes = {node("n1"), node("n2", "MIXED")};
+  snapshot.jobs = {running(1, "gpu:1", "shard:120", "n2", "shard:h200:120(IDX:0)"),
+                   running(2, "--gpu-share=90%", "shard:108", "n2", "shard:h200:108(IDX:1)")};
+  const std::string shown =
+      "ReservationName=rr StartTime=2026-11-19T06:00:00 Duration=02:00:00 Nodes=n2 NodeCnt=1 "
+      "CoreCnt=64 Features=(null) PartitionName=(null) Flags=IGNORE_JOBS,SPEC_NODES TRES=cpu=64 "
+      "Users=games Groups=(null) Accounts=(null) Licenses=(null) State=ACTIVE "
+      "MaxStartDelay=(null) Comment=x State=INACTIVE\n";
+  snapshot.reservations = read_reservations("No reservations in the system\n\n" + shown);
+  ASSERT_EQ(snapshot.reservations.size(), 1U);
+  EXPECT_TRUE(snapshot.reservations[0].active);
+  auto inside = job(3, "--gpu-share=25%", "shard:30");
+  inside.reservation = "rr";
+  EXPECT_EQ(why(snapshot, inside),
+            "No GPU has 25% of its compute and memory free.\n"
+            "gpu0 on n2 is held whole by job 1.\n"
+            "gpu1 on n2 lacks 18 GiB of memory: job 2 holds 108 GiB of its 120 GiB.\n"
+            "This can start when jobs end.\n"
+            "Its reservation 'rr' has n2: it can start nowhere else.\n");
+  auto unknown = inside;
+  unknown.reservation = "private";
+  EXPECT_THAT(why(snapshot, unknown), HasSubstr("There is room for it"));
+  // And from outside the other way round.
+  snapshot.jobs.clear();
+  auto outside = job(3, "--gpu-share=25%", "shard:30");
+  EXPECT_THAT(why(snapshot, outside), HasSubstr("There is room for it"));
+  outside.required_nodes = {"n2"};
+  EXPECT_EQ(why(snapshot, outside), "n2 is for the reservation 'rr', which it is not in.\n");
+  // A part of a node, and one that lets anybody in, keep no job away.
+  const auto held_for = [&](const std::string& from, const std::string& to) {
+    auto text = shown;
+    text.replace(text.find(from), from.size(), to);
+    snapshot.reservations = read_reservations(text);
+    return why(snapshot, outside);
+  };
+  EXPECT_THAT(held_for("TRES=cpu=64", "TRES=cpu=4"), HasSubstr("There is room for it"));
+  EXPECT_THAT(held_for("IGNORE_JOBS", "MAGNETIC"), HasSubstr("There is room for it"));
+  EXPECT_THAT(held_for("State=ACTIVE", "State=INACTIVE"), HasSubstr("There is room for it"));
+}
+
 TEST(Why, NamesTheGpuThatTheJobNames) {
   Snapshot snapshot;
   snapshot.nodes = {node("n1", "MIXED")};

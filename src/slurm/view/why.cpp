@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 
+#include "base/hostlist.hpp"
 #include "base/text.hpp"
 #include "core/array_spec.hpp"
 #include "core/explain.hpp"
@@ -105,7 +106,7 @@ std::int64_t node_count(const SlurmJob& job) {
 }
 
 // Whether the job could run there: its partitions, -w and -x.
-bool could_get(const SlurmJob& job, const SlurmNode& node) {
+bool is_asked_for(const SlurmJob& job, const SlurmNode& node) {
   if (std::ranges::count(job.excluded_nodes, node.name) > 0) return false;
   if (std::ssize(job.required_nodes) >= node_count(job) &&
       std::ranges::count(job.required_nodes, node.name) == 0) {
@@ -115,6 +116,11 @@ bool could_get(const SlurmJob& job, const SlurmNode& node) {
     if (std::ranges::find(node.partitions, partition) != node.partitions.end()) return true;
   }
   return false;
+}
+
+// The same, and reservations.
+bool could_get(const SlurmJob& job, const Confines& confines, const SlurmNode& node) {
+  return confines.allow(node.name) && is_asked_for(job, node);
 }
 
 // What slurmctld books, as the ledger that core explains from: shards are memory there, and compute
@@ -173,12 +179,12 @@ void grant_job(core::Ledger& ledger, const SlurmJob& job, const SiteSettings& se
 }
 
 Result<Books> open_books(const Snapshot& snapshot, const SiteSettings& settings,
-                         const SlurmJob& job) {
+                         const SlurmJob& job, const Confines& confines) {
   std::vector<core::Node> nodes;
   std::vector<const SlurmNode*> closed;
   std::vector<const SlurmNode*> open;
   for (const auto& node : snapshot.nodes) {
-    if (!could_get(job, node)) continue;
+    if (!could_get(job, confines, node)) continue;
     if (takes_jobs(node)) {
       nodes.push_back(node_of(node, settings));
       open.push_back(&node);
@@ -239,11 +245,34 @@ bool stands_for(const SlurmJob& job, std::int64_t task) {
   return waiting && std::ranges::binary_search(waiting->tasks, task);
 }
 
+// Nodes that do not count, or alone do, for reservations.
+std::vector<std::string> tell_confines(const Snapshot& snapshot, const SiteSettings& settings,
+                                       const SlurmJob& job, const Confines& confines) {
+  std::vector<std::string> sentences;
+  if (confines.only) {
+    sentences.push_back(fmt::format("Its reservation {} has {}: it can start nowhere else.",
+                                    quote(job.reservation), fold_hostlist(*confines.only)));
+  }
+  std::map<std::string, std::vector<std::string>> kept;
+  for (const auto& node : snapshot.nodes) {
+    const auto found = confines.kept.find(node.name);
+    if (found == confines.kept.end() || !is_asked_for(job, node)) continue;
+    if (!gpus_of(node, settings).empty()) kept[found->second].push_back(node.name);
+  }
+  for (const auto& [reservation, nodes] : kept) {
+    sentences.push_back(fmt::format("{} {} for the reservation {}, which it is not in.",
+                                    fold_hostlist(nodes), nodes.size() == 1 ? "is" : "are",
+                                    quote(reservation)));
+  }
+  return sentences;
+}
+
 // The GPUs, one by one; where one would do, what the job waits for instead.
 std::vector<std::string> tell_room(const Snapshot& snapshot, const SiteSettings& settings,
                                    const SlurmJob& job) {
   const auto gpus = request_of(job, settings);
-  const auto books = open_books(snapshot, settings, job);
+  const auto confines = confines_of(job, snapshot.reservations, snapshot.nodes);
+  const auto books = open_books(snapshot, settings, job, confines);
   if (!books) return {};
   const auto nodes = std::max(node_count(job), std::ssize(job.required_nodes));
   const core::Request asked{
@@ -275,14 +304,20 @@ std::vector<std::string> tell_room(const Snapshot& snapshot, const SiteSettings&
                           slots)
             : "There is room for it: Slurm starts it when it next looks at the queue.");
   } else {
-    sentences = core::explain(books->ledger, asked, refusal).sentences;
+    const auto around = tell_confines(snapshot, settings, job, confines);
+    // What the other nodes can never hold, those of a reservation may, when that is over.
+    const bool ever = std::ranges::any_of(refusal.nodes, &core::NodeRefusal::curable);
+    if (ever || confines.only || around.empty()) {
+      sentences = core::explain(books->ledger, asked, refusal).sentences;
+    }
+    sentences.insert(sentences.end(), around.begin(), around.end());
     if (nodes > 1) {
       sentences.push_back(
           fmt::format("It needs {} such nodes at once; {} would do now.", nodes, with_room));
     }
   }
   for (const auto& node : snapshot.nodes) {
-    if (could_get(job, node)) add_strangers(node, settings, sentences);
+    if (could_get(job, confines, node)) add_strangers(node, settings, sentences);
   }
   for (std::size_t i = 0; i < books->closed.size(); ++i) {
     if (i == kFewNodes) {
