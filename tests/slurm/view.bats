@@ -141,6 +141,10 @@ waits_for() { [[ $(field "$1" Reason) == "$2" ]]; }
   [[ $output == *"not to start before its time"* ]]
   run -1 aliquot why 999999999
   [[ $output == "aliquot: Slurm knows no job 999999999" ]]
+  # Of several each is told.
+  run -1 aliquot why 999999999 "$job"
+  echo "$output"
+  [[ $output == *"Slurm knows no job 999999999"*"job $job is PENDING"* ]]
 }
 
 @test "why counts the nodes that reservations leave to a job" {

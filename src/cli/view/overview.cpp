@@ -2,7 +2,9 @@
 // JSON.
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "api/json.hpp"
 #include "cli/console.hpp"
@@ -44,16 +46,25 @@ int gpus(const OverviewOptions& options) {
 }
 
 struct WhyOptions {
-  std::string job = "last";
+  std::vector<std::string> jobs = {"last"};
   bool json = false;
 };
 
+int why_one(const std::string& job, bool json) {
+  const auto info = ask_why(job);
+  if (!info) return refused(info.error(), job);
+  if (json) return print(api::to_json(*info) + "\n");
+  return print(format_why(*info, job, wall_now(), Paint::for_stdout()));
+}
+
+// One after the other; of those that are not known, the others are told all the same.
 int why(const WhyOptions& options) {
-  if (!is_job_id(options.job)) return no_job_id(options.job);
-  const auto info = ask_why(options.job);
-  if (!info) return refused(info.error(), options.job);
-  if (options.json) return print(api::to_json(*info) + "\n");
-  return print(format_why(*info, options.job, wall_now(), Paint::for_stdout()));
+  for (const auto& job : options.jobs) {
+    if (!is_job_id(job)) return no_job_id(job);
+  }
+  int status = kDone;
+  for (const auto& job : options.jobs) status = std::max(status, why_one(job, options.json));
+  return status;
 }
 
 }  // namespace
@@ -68,7 +79,8 @@ void add_gpus(CLI::App& command, Invocation& invocation) {
 
 void add_why(CLI::App& command, Invocation& invocation) {
   auto& options = run_with(command, invocation, why);
-  command.add_option("job", options.job, "The job's id, or last")->capture_default_str();
+  command.add_option("job", options.jobs, "The job's id, or last; several, one after the other")
+      ->capture_default_str();
   command.add_flag("--json", options.json, kJsonAbout);
 }
 
