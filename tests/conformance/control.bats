@@ -93,7 +93,7 @@ SCRIPT
   start_engine
   run salloc --no-shell --gres=gpu:1
   [ "$status" -eq 0 ]
-  [ "$output" = "salloc: Granted job allocation 1" ]
+  [ "${lines[-1]}" = "salloc: Granted job allocation 1" ]
   sleep 0.3 # a slow machine proves less with it; it cannot fail of it
   is_state 1 RUNNING
   run srun --jobid=1 bash -c 'echo $SLURM_JOB_ID'

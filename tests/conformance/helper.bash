@@ -61,8 +61,10 @@ listens_or_ended() { [[ -S $ALIQUOT_SOCKET ]] || ! kill -0 "$daemon" 2>/dev/null
 until_go="until [ -e go ]; do sleep 0.05; done"
 go() { touch "$work/go"; }
 
+# That a job waits for a moment is said on a machine that is busy with something else, by Slurm and by us.
 normalise() {
-  sed -E -e "s/Submitted batch job [0-9]+/Submitted batch job @ID@/" \
+  sed -E -e "/^(srun|salloc): (Pending job allocation [0-9]+|job [0-9]+ (queued and waiting for|has been allocated) resources)$/d" \
+    -e "s/Submitted batch job [0-9]+/Submitted batch job @ID@/" \
     -e "s/StepId=[0-9]+\.[0-9]+/StepId=@ID@/" \
     -e "s/(job allocation|Job allocation|on job id|Terminating job|Job|job) [0-9]+/\1 @ID@/" \
     -e "s/error: [A-Za-z0-9.-]+: (task[s]? )/error: @HOST@: \1/" \

@@ -1,4 +1,5 @@
 # srun and salloc against a running engine.
+bats_require_minimum_version 1.5.0
 load helper
 
 @test "exit codes: a task's, a signal's, the highest of all, none found" {
@@ -11,7 +12,7 @@ load helper
 
 @test "-l labels, in any order" {
   start_engine
-  run bash -c 'srun -n3 -l hostname | sort'
+  run --separate-stderr bash -c 'srun -n3 -l hostname | sort'
   [ "$output" = "0: $(hostname)"$'\n'"1: $(hostname)"$'\n'"2: $(hostname)" ]
 }
 
@@ -30,9 +31,9 @@ load helper
 
 @test "input goes to all tasks, or to one" {
   start_engine
-  run bash -c 'echo hi | srun -n2 -l cat | sort'
+  run --separate-stderr bash -c 'echo hi | srun -n2 -l cat | sort'
   [ "$output" = $'0: hi\n1: hi' ]
-  run bash -c 'echo hi | srun -n2 -l --input=1 cat'
+  run --separate-stderr bash -c 'echo hi | srun -n2 -l --input=1 cat'
   [ "$output" = "1: hi" ]
 }
 
@@ -45,7 +46,7 @@ load helper
 @test "--multi-prog" {
   start_engine
   printf '0 echo zero\n* echo %%t %%o\n' >prog
-  run bash -c 'srun -n3 -l --multi-prog prog | sort'
+  run --separate-stderr bash -c 'srun -n3 -l --multi-prog prog | sort'
   [ "$output" = $'0: zero\n1: 1 0\n2: 2 1' ]
 }
 
