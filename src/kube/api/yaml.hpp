@@ -1,7 +1,7 @@
-// The part of YAML that configurations are written in, read into JSON: mappings and lists by
-// indentation, JSON's own brackets, plain and quoted scalars, blocks of text (| and >), comments,
-// and more than one document where only the first is asked for. Anchors, tags, complex keys and
-// merges are refused in words. Any text: what cannot be read is an error with its line.
+// A YAML configuration as JSON, read by libyaml: the first document of a text. It takes what
+// configurations are written in. Anchors, aliases, tags, merges and keys that are not text are
+// refused, so that a small text cannot stand for a large one. Any text may come: what cannot be
+// read is an error with its line.
 #pragma once
 
 #include <boost/json/value.hpp>
