@@ -84,6 +84,15 @@ in_job() {
   [[ $output == *403* ]]
   run ask games /v1/slurm/exit $'job=1\nuid=0\n'
   [[ $output == *403* ]]
+  run ask games /v1/slurm/drained $'job=1\nuid=0\n'
+  [[ $output == *403* ]]
+}
+
+@test "what a step of root's says of a drain is looked at" {
+  scontrol update nodename=n1 state=drain reason="aliquot-agent does not answer"
+  run ask root /v1/slurm/drained $'job=1\nuid=0\n'
+  [[ $output == *" 200 OK"* ]]
+  eventually healthy
 }
 
 @test "rubbish does not stop the agent" {

@@ -38,8 +38,8 @@ class Liaison {
   [[nodiscard]] bool owes(JobId job) const { return remarks_.owes(job); }
   // A share could not be held here.
   void trouble() { drain_.trouble(); }
-  // A step has gone without its answer.
-  void step_gave_up() { drain_.look_soon(); }
+  // A step that had no answer has drained the node.
+  void node_was_drained() { drain_.look_soon(); }
 
  private:
   SlurmClient& slurm_;

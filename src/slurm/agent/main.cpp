@@ -113,7 +113,8 @@ class AgentLoop {
  private:
   void handle(const net::Request& request, const net::Responder& respond) {
     const std::string what = request.method + " " + request.path;
-    const bool step = what == "POST /v1/slurm/grant" || what == "POST /v1/slurm/exit";
+    const bool step = what == "POST /v1/slurm/grant" || what == "POST /v1/slurm/exit" ||
+                      what == "POST /v1/slurm/drained";
     if (step && request.peer.uid != ::geteuid()) {
       return respond({403, "only slurmstepd may ask for a job's share\n", "text/plain"});
     }
@@ -130,17 +131,17 @@ class AgentLoop {
                             ALIQUOT_VERSION, node_.node, held_.load(), fmt::join(gpus, ","))});
     }
     if (!step) return respond({404, "there is nothing under this path\n", "text/plain"});
+    if (what == "POST /v1/slurm/drained") {
+      slurm_.post([this] { liaison_.node_was_drained(); });
+      return respond({200, "", "text/plain"});
+    }
     auto facts = parse_step_facts(request.body);
     if (!facts) return respond({400, facts.error().message, "text/plain"});
     const Pid stepd(facts->stepd > 0 ? static_cast<pid_t>(facts->stepd) : request.peer.pid);
     if (what == "POST /v1/slurm/exit") {
       return leave(*facts, stepd, respond);
     }
-    const auto asking = std::make_shared<Asking>(std::move(*facts), stepd, respond);
-    respond.on_close([this, answered = asking->answered] {
-      if (!*answered) slurm_.post([this] { liaison_.step_gave_up(); });
-    });
-    ask_for(asking);
+    ask_for(std::make_shared<Asking>(std::move(*facts), stepd, respond));
   }
 
   // A step that waits for its answer.
@@ -151,7 +152,6 @@ class AgentLoop {
     const Pid stepd;
     const net::Responder respond;
     std::atomic<bool> done = false;
-    const std::shared_ptr<bool> answered = std::make_shared<bool>(false);  // the loop's
   };
 
   void ask_for(const std::shared_ptr<Asking>& step) {
@@ -192,7 +192,6 @@ class AgentLoop {
       response = {ours ? 503 : 409, granted.error().message, "text/plain"};
     }
     asio::post(context_, [step, response = std::move(response)]() mutable {
-      *step->answered = true;
       step->respond(std::move(response));
     });
   }

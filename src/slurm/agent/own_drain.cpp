@@ -55,15 +55,15 @@ void OwnDrain::round(bool fit) {
   last_round_ = now;
   if (now < next_look_) return;
   if (!to_drain_ && (!fit || !why_.empty() || now < troubled_until_)) return;
-  look();
-  pause_ = std::clamp(pause_ * 2, kFirstPause, kLongestPause);
+  // One that is too busy to answer is no reason to look less often.
+  pause_ = look() ? std::clamp(pause_ * 2, kFirstPause, kLongestPause) : kFirstPause;
   last_round_ = clock_.mono();  // the time that slurmctld took does not make us late
   next_look_ = last_round_ + pause_;
 }
 
-void OwnDrain::look() {
+bool OwnDrain::look() {
   const auto node = slurm_.node(node_);
-  if (!node) return;
+  if (!node) return node.error().code == Error::Code::not_found;
   const std::string found = judge_ ? judge_(*node) : "";
   if (found.empty()) judged_.clear();  // what breaks again is found again
   if (to_drain_) {
@@ -71,8 +71,9 @@ void OwnDrain::look() {
   } else if (!found.empty()) {
     if (found != judged_ && drain(*node, found)) judged_ = found;
   } else if (is_drained(*node) && is_own_drain(node->reason)) {
-    undo(*node);
+    return undo(*node);
   }
+  return true;
 }
 
 bool OwnDrain::drain(const SlurmNode& node, const std::string& why) {
@@ -87,13 +88,14 @@ bool OwnDrain::drain(const SlurmNode& node, const std::string& why) {
   return true;
 }
 
-void OwnDrain::undo(const SlurmNode& node) {
+bool OwnDrain::undo(const SlurmNode& node) {
   if (const auto done = slurm_.undrain_node(node_); !done) {
     spdlog::warn("cannot undo the drain of {} ({}): {}", node_, node.reason, done.error().message);
-    return;
+    return false;
   }
   spdlog::info("{} takes jobs again: it was drained, as {}", node_, node.reason);
   pause_ = Millis(0);
+  return true;
 }
 
 }  // namespace aliquot::slurm

@@ -4,9 +4,10 @@
 // when that is over. A drain for any other reason is the administrator's or Slurm's, and stays; and
 // an administrator who resumes the node in spite of what we found is not contradicted.
 //
-// slurmctld is asked seldom: soon after the start, after a round that came late (the agent was
-// stopped, or waited for somebody), after a step that gave up, and after trouble; then less and
-// less often. Belongs to the thread that asks slurmctld, and waits for it.
+// slurmctld is asked seldom: soon after the start, when a step says that it has drained the node,
+// after a round that came late (the agent was stopped, or waited for somebody; who drained the node
+// may not have reached it), and after trouble; then less and less often. Belongs to the thread that
+// asks slurmctld, and waits for it.
 #pragma once
 
 #include <functional>
@@ -32,16 +33,17 @@ class OwnDrain {
   void round(bool fit);
   // A share could not be held here: what drained the node is not over for a while.
   void trouble();
-  // A step may just be draining the node.
+  // The node may have been drained.
   void look_soon();
   // What keeps jobs away, in a few words; empty: nothing (any more).
   void keep_away(const std::string& why);
 
  private:
-  void look();
+  // Whether slurmctld has answered, and nothing is left to do.
+  bool look();
   // Whether it is done.
   bool drain(const SlurmNode& node, const std::string& why);
-  void undo(const SlurmNode& node);
+  bool undo(const SlurmNode& node);
 
   SlurmClient& slurm_;
   const std::string node_;

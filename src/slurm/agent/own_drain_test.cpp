@@ -114,10 +114,16 @@ TEST_F(OwnDrainTest, AnothersDrainComesFirst) {
 TEST_F(OwnDrainTest, IsTriedUntilSlurmctldAnswers) {
   slurm_.away = true;
   drain_.keep_away("GPU 0 is broken");
-  pass(seconds(30));
+  pass(minutes(5));
   slurm_.away = false;
-  pass(minutes(2));
+  pass(seconds(3));
   EXPECT_TRUE(drained());
+  slurm_.away = true;
+  drain_.keep_away("");
+  pass(minutes(5));
+  slurm_.away = false;
+  pass(seconds(3));
+  EXPECT_FALSE(drained()) << "one that is too busy to answer is not asked less often";
 }
 
 TEST_F(OwnDrainTest, AnAdministratorsDrainStays) {

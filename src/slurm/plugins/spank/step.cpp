@@ -19,6 +19,7 @@ constexpr int kLastWord = 1000;       // ms, before a job is sent away
 // for the look (kLastLook), as a busy machine needs most of it.
 constexpr int kFarewell = 3000;
 constexpr std::string_view kGrant = "/v1/slurm/grant";
+constexpr std::string_view kDrained = "/v1/slurm/drained";
 
 bool has_any(StepHost& host, std::initializer_list<const char*> names) {
   return std::ranges::any_of(names, [&](const char* name) { return !host.variable(name).empty(); });
@@ -173,6 +174,10 @@ AgentReply Step::wait_for_share(StepHost& host) {
     if (*takes) {
       parts_.controller.drain(parts_.node,
                               reply.status == 0 ? ALIQUOT_DRAIN_SILENT : ALIQUOT_DRAIN_UNFIT);
+      // One that is stopped or busy finds this when it goes on, and need not look for it. Nobody
+      // waits for what it says.
+      const int connection = parts_.agent.send(kDrained, about(host));
+      if (connection >= 0) (void)parts_.agent.take(connection, 0);
     }
     const StepHost::Numbers step = host.numbers();
     const GivenBack given = parts_.controller.give_back(step.job, step.step != kBatchStep);

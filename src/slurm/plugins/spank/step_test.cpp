@@ -46,6 +46,7 @@ class FakeAgent final : public AgentLink {
   std::vector<int> waited;  // ms, for each question
   std::string asked;        // the last question
   std::string left;         // what was said at the end
+  int told_of_drain = 0;    // that its node was drained
 
   AgentReply ask(std::string_view path, std::string_view body, int timeout_ms) override {
     EXPECT_EQ(path, "/v1/slurm/grant");
@@ -61,12 +62,20 @@ class FakeAgent final : public AgentLink {
       left = body;
       return 4;
     }
+    if (path == "/v1/slurm/drained") {
+      ++told_of_drain;
+      return 5;
+    }
     EXPECT_EQ(path, "/v1/slurm/grant");
     asked = body;
     return at_once.status == 0 ? -1 : 3;
   }
   AgentReply take(int connection, int timeout_ms) override {
     if (connection == 4) return {200, ""};
+    if (connection == 5) {
+      EXPECT_EQ(timeout_ms, 0) << "nobody waits for it";
+      return kSilent;
+    }
     EXPECT_EQ(connection, 3);
     if (!at_once.answers()) now_ += timeout_ms;
     return at_once;
@@ -229,12 +238,14 @@ TEST_F(StepTest, ASilentAgentDrainsItsNodeAndGivesTheJobBack) {
   EXPECT_THAT(agent_.waited, ElementsAre(15'000, 1'000));
   EXPECT_THAT(controller_.drains, ElementsAre(std::string("n1: ") + ALIQUOT_DRAIN_SILENT));
   EXPECT_THAT(controller_.began, ElementsAre(false)) << "nothing of a batch job has run yet";
+  EXPECT_EQ(agent_.told_of_drain, 1) << "it undoes what it knows of";
 }
 
 TEST_F(StepTest, ANodeThatIsDrainedAlreadyKeepsItsReason) {
   controller_.takes = {false};
   start();
   EXPECT_THAT(controller_.drains, ElementsAre());
+  EXPECT_EQ(agent_.told_of_drain, 0);
   EXPECT_THAT(controller_.began, ElementsAre(true));
 }
 
