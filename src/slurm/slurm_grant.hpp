@@ -70,8 +70,8 @@ Result<core::Grant> booked_grant(const StepFacts& step, const NodeGpus& node);
 // The shards that a job holds on this node.
 std::int64_t booked_shards(const SlurmJob& job, const NodeGpus& node);
 
-// What a step with fewer shards than its job holds of the job's GPU: what it asks for, and no more
-// than Slurm gave it.
+// What a step holds by its own words: what it asks for, and no more than Slurm gave it. In
+// proportion where it has none.
 Result<core::Grant> part_grant(const StepFacts& step, const NodeGpus& node);
 
 }  // namespace aliquot::slurm

@@ -130,9 +130,12 @@ Result<void> Agent::take_up() {
 
 Result<core::Grant> Agent::find(const StepFacts& step, const Word& word) const {
   if (!word || (!*word && word->error().code != Error::Code::not_found)) {
-    spdlog::warn("job {}: {}; it gets what was booked, in proportion, until slurmctld answers",
-                 step.job, word ? word->error().message : "slurmctld takes its time");
-    return here(booked_grant(step, parts_.node));
+    spdlog::warn(
+        "job {}: {}; it gets what its step says, of what was booked, until slurmctld answers",
+        step.job, word ? word->error().message : "slurmctld takes its time");
+    // A script's words are its job's; those of an srun are its own, and it gets a part by them.
+    return here(step.step == kBatchStep ? part_grant(step, parts_.node)
+                                        : booked_grant(step, parts_.node));
   }
   if (!*word) return tl::make_unexpected(word->error());
   if ((*word)->uid != step.uid) {
@@ -405,8 +408,9 @@ void Agent::heard(JobId id, const Result<SlurmJob>& word) {
   job.ask_at = now + job.patience;
 }
 
-// What Slurm says it holds is what it has from now on, at once for processes that run already. A
-// job that holds nothing here has nothing: Slurm ends those that it does not know.
+// What Slurm says it holds is what it has from now on, at once for processes that run already. What
+// these have taken of what they were given stays theirs: it was booked, and nobody else's. A job
+// that holds nothing here has nothing: Slurm ends those that it does not know.
 void Agent::put_right(Job& job, const Result<SlurmJob>& word) {
   core::Grant grant;
   if (word && Uid(word->uid) == job.note.grant.owner) {
@@ -421,8 +425,10 @@ void Agent::put_right(Job& job, const Result<SlurmJob>& word) {
   }
   job.note.checked = true;
   bool wrong = false;
+  std::optional<Bytes> given;  // of the GPU that it has a share of
   for (core::GrantedGpu& held : job.note.grant.gpus) {
     const core::GrantedGpu* right = grant.find(held.gpu);
+    if (right != nullptr && !right->whole && grant.gpus.size() == 1) given = held.portion.memory;
     // No limit at all would be 0.
     const core::GrantedGpu none{held.gpu, {Bytes(1), Compute(1)}, false};
     const core::GrantedGpu& now = right == nullptr ? none : *right;
@@ -434,6 +440,12 @@ void Agent::put_right(Job& job, const Result<SlurmJob>& word) {
   } else if (wrong) {
     spdlog::info("job {}: slurmctld answers, and its share is put right", job.id());
     parts_of_jobs_.settle(job.note.grant);
+    const Bytes missing = parts_of_jobs_.overdrawn(job.note.grant);
+    if (Bytes& memory = job.note.grant.gpus.front().portion.memory; given && missing > Bytes(0)) {
+      memory = std::max(memory, std::min(memory + missing, *given));
+      spdlog::info("job {}: it holds more already, and keeps {} MiB", job.id(), memory / mib(1));
+      parts_of_jobs_.settle(job.note.grant);
+    }
   }
   if (const auto noted = write_note(job); !noted) {
     spdlog::warn("job {}: {}", job.id(), noted.error().message);

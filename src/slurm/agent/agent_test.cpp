@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "node/grant_folder.hpp"
+#include "node/mapped_usage_fixture.hpp"
 #include "slurm/admin_comment.hpp"
 #include "slurm/agent/agent_fixture.hpp"
 #include "slurm/gres.hpp"
@@ -107,6 +108,67 @@ TEST_F(AgentTest, WhatWasGrantedWithoutSlurmctldIsPutRight) {
   pass(seconds(1));
   EXPECT_EQ(slurm_.questions, asked) << "once";
   EXPECT_EQ(agent_->jobs(), 1U);
+}
+
+// Whoever takes all that there is must not be ended for it.
+TEST_F(AgentTest, WhatAJobHasTakenOfItsBookingStaysItsOwnWhenItIsPutRight) {
+  slurm_.away = true;
+  Stepd stepd;
+  ASSERT_TRUE(grant(step(), stepd.pid()));
+  const Bytes booked = limit_of(run(), 7);
+  ASSERT_GT(booked, gib(6));
+  test::MappedUsage usage(run() / "grants" / "7");
+  usage->high_water = 1;
+  const Pid process = usage.take(0);
+  usage->slots[0].gpus[0].charged = gib(5).value();
+  slurm_.known_jobs[0].admin_comment = "aliquot: --gpu-mem=2G --gpu-share=10%";
+  slurm_.away = false;
+  pass(seconds(2));
+  EXPECT_EQ(limit_of(run(), 7), gib(5));
+  // Nor after a restart.
+  start();
+  observe(view_of(gpus_[1], process, 7, gib(5)));
+  pass(seconds(1));
+  EXPECT_EQ(limit_of(run(), 7), gib(5));
+  EXPECT_EQ(::kill(process.value(), 0), 0);
+  EXPECT_TRUE(sys::is_alive(sys::read_process(process)->ref));
+}
+
+// The file is the job's own.
+TEST_F(AgentTest, WhatAJobSaysThatItHoldsIsNoMoreThanItsBooking) {
+  slurm_.away = true;
+  Stepd stepd;
+  ASSERT_TRUE(grant(step(), stepd.pid()));
+  const Bytes booked = limit_of(run(), 7);
+  test::MappedUsage usage(run() / "grants" / "7");
+  usage->high_water = 1;
+  usage.take(0);
+  usage->slots[0].gpus[0].charged = gib(100).value();
+  slurm_.known_jobs[0].admin_comment = "aliquot: --gpu-mem=2G --gpu-share=10%";
+  slurm_.away = false;
+  pass(seconds(2));
+  EXPECT_EQ(limit_of(run(), 7), booked);
+}
+
+// Its words cannot get it more than was booked.
+TEST_F(AgentTest, AScriptHasWhatItAskedForAlsoWithoutSlurmctld) {
+  const std::int64_t all = shards_of(gib(120), ShareSettings{}.unit);
+  slurm_.away = true;
+  StepFacts script{.job = 7,
+                   .step = kBatchStep,
+                   .uid = ::getuid(),
+                   .gid = ::getgid(),
+                   .job_gpus = {1},
+                   .shards = 8,
+                   .words = "--gpu-mem=2G --gpu-share=5%"};
+  Stepd stepd;
+  ASSERT_TRUE(grant(script, stepd.pid()));
+  EXPECT_EQ(limit_of(run(), 7), gib(2));
+  script.job = 8;
+  script.words = "--gpu-mem=100G";
+  Stepd other;
+  ASSERT_TRUE(grant(script, other.pid()));
+  EXPECT_EQ(limit_of(run(), 8), shard_memory(gib(120), all, 8));
 }
 
 // A word that cannot be understood is not asked for in every look.

@@ -59,6 +59,12 @@ void StepParts::settle(const core::Grant& job) {
   }
 }
 
+Bytes StepParts::overdrawn(const core::Grant& job) const {
+  Bytes theirs(0);
+  for (const core::GrantedGpu& held : rest_of(job).gpus) theirs += held.portion.memory;
+  return std::max(enforcer_.in_use(job.holder) - theirs, Bytes(0));
+}
+
 Result<const JobNote*> StepParts::give(const core::Grant& job, std::int64_t step, core::Grant part,
                                        const sys::ProcessRef& stepd) {
   const JobId id = job_of_holder(job.holder).value_or(JobId());

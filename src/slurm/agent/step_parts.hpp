@@ -38,6 +38,8 @@ class StepParts {
   bool take_up(std::string_view name, JobNote note);
   // What the other processes of its job have; once its parts are taken up, and when it changes.
   void settle(const core::Grant& job);
+  // Memory that those other processes hold beyond that.
+  [[nodiscard]] Bytes overdrawn(const core::Grant& job) const;
 
   // The slurmstepd of a step ends; or has ended, for those that did not say so. The jobs that it
   // leaves something to.
