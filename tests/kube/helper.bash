@@ -1,5 +1,5 @@
 # For tests on a real Kubernetes (tools/kube-lab) with Aliquot's extender and node agent and simulated GPUs. tools/test-kube
-# starts one for all files; a file that finds none starts its own.
+# starts one for all files, and says so by $KUBE_LAB; without it a file starts its own.
 # shellcheck shell=bash
 
 bats_require_minimum_version 1.5.0
@@ -33,8 +33,8 @@ start_lab_unless() {
   export LAB_MISSING=$1
   shift
   [[ -z $LAB_MISSING ]] || return 0
-  # One that is up will do, if it hands out GPUs as this file wants it.
-  if lab status >/dev/null 2>&1 && grep -qx "as=${lab_as:-resources}" "${KUBE_LAB:-/var/tmp/aliquot-kube-lab}/upper/lab/settings"; then return 0; fi
+  # The one that $KUBE_LAB names will do, if it hands out GPUs as this file wants it. One that is up by itself is somebody's.
+  if [[ -n ${KUBE_LAB:-} ]] && lab in true >/dev/null 2>&1 && grep -qx "as=${lab_as:-resources}" "$KUBE_LAB/upper/lab/settings"; then return 0; fi
   export KUBE_LAB=/var/tmp/aliquot-kube-test.$$ LAB_IS_OURS=1
   "$repo/tools/kube-lab/gather" "$ALIQUOT_BIN" "$BATS_FILE_TMPDIR/aliquot"
   lab up --as "${lab_as:-resources}" --aliquot "$BATS_FILE_TMPDIR/aliquot" "$@" >"$BATS_FILE_TMPDIR/up" 2>&1 </dev/null 3>&- || {
