@@ -59,21 +59,35 @@ patiently() {
 }
 
 @test "a slurmctld that does not answer keeps no job from starting, and puts right what was given" {
+  # 33 % are 40 of 120 shards, which are a little more; what the script of the second one takes of that stays its own.
+  part=$(($(sed -n 's/.*name = "h200", memory = \([0-9]*\),.*/\1/p' "$SANDBOX/etc/aliquot_submit.lua") * 33 / 100))
   stop_agent n2
-  job=$(submit games "touch $SANDBOX/out/early; $until_go; exec aliquot-load --grow --seconds 0.1 --busy 1% --json" \
-    -w n2 --gpu-mem=8G --gpu-share=50%)
-  eventually has_state "$job" RUNNING
+  load="aliquot-load --grow --step 256M --busy 1% --json"
+  words=$(submit games "touch $SANDBOX/out/early.1; $load --seconds 0.1" -w n2 --gpu-mem=8G --gpu-share=10%)
+  later=$(submit games "touch $SANDBOX/out/early.2; $until_go; exec $load --seconds 0.1" -w n2 --gres=mps:33)
+  taker=$(submit games "touch $SANDBOX/out/early.3; $load --seconds 1000 & $until_go; kill -0 \$! && echo lives; kill \$!" -w n2 --gres=mps:33)
+  for job in "$words" "$later" "$taker"; do eventually has_state "$job" RUNNING; done
   kill -STOP "$(controller_pid)"
   go_on n2
-  # By what slurmstepd knows: slurmctld does not answer before the job has begun.
-  patiently test -e "$SANDBOX/out/early"
+  # By what slurmstepd knows: slurmctld does not answer before the jobs have begun.
+  for i in 1 2 3; do patiently test -e "$SANDBOX/out/early.$i"; done
+  beyond() { [[ $(driver n2 | sed -n 's/^pid=.* bytes=\([0-9]*\).*name=.*aliquot-load$/\1/p' | sort -n | tail -1) -gt $part ]]; }
+  patiently beyond
   kill -CONT "$(controller_pid)"
-  put_right() { grep -q "job $job: slurmctld answers, and its share is put right" "$SANDBOX"/log/agent-n2*; }
-  eventually put_right
+  put_right() { grep -q "job $1: slurmctld answers, and its share is put right" "$SANDBOX"/log/agent-n2*; }
+  for job in "$later" "$taker"; do eventually put_right "$job"; done
+  grep -q "job $taker: it holds more already, and keeps " "$SANDBOX"/log/agent-n2*
+  # It is looked at before its neighbour ends: what is held is compared with what was granted four times a second.
+  sleep 1
   go
-  patiently has_state "$job" COMPLETED
-  [[ $(field "$job" Restarts) -eq 0 ]]
-  [[ $(number allocated "$SANDBOX/out/$job") -gt $((6 << 30)) && $(number allocated "$SANDBOX/out/$job") -le $((8 << 30)) ]]
+  for job in "$words" "$later" "$taker"; do
+    patiently has_state "$job" COMPLETED
+    [[ $(field "$job" Restarts) -eq 0 ]]
+  done
+  allocated() { number allocated "$SANDBOX/out/$1"; }
+  [[ $(allocated "$words") -gt $((6 << 30)) && $(allocated "$words") -le $((8 << 30)) ]]
+  [[ $(allocated "$later") -gt $((part - (2 << 30))) && $(allocated "$later") -le $part ]]
+  [[ $(<"$SANDBOX/out/$taker") == *lives* ]]
   patiently takes_jobs n2
 }
 
