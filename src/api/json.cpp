@@ -92,7 +92,7 @@ TABLE(NodeInfo, FIELD(name), FIELD(state), FIELD(reason), FIELD(reason_user), FI
   FIELD(cpus), FIELD(cpus_allocated), FIELD(memory), FIELD(memory_allocated), FIELD(boot_ms),
   FIELD(daemon_start_ms), FIELD(os), FIELD(gpus));
 TABLE(PartitionInfo, FIELD(name), FIELD(is_default), FIELD(up), FIELD(max_time_ms),
-  FIELD(default_time_ms));
+  FIELD(default_time_ms), FIELD(users), FIELD(groups), FIELD(gpus), FIELD(tier));
 TABLE(BackendInfo, FIELD(name), FIELD(used), FIELD(detail));
 TABLE(ClusterInfo, FIELD(version), FIELD(daemon_version), FIELD(cluster), FIELD(one_user),
   FIELD(simulated), FIELD(policy), FIELD(cgroup), FIELD(enforcement), FIELD(node),

@@ -242,6 +242,10 @@ struct PartitionInfo {
   bool up = true;
   std::optional<std::int64_t> max_time_ms;
   std::optional<std::int64_t> default_time_ms;
+  std::vector<std::string> users = {};  // who may use it; with both empty everybody
+  std::vector<std::string> groups = {};
+  std::vector<std::int64_t> gpus = {};  // by index; empty: all
+  std::int64_t tier = 1;                // jobs of a higher one start first
 };
 
 // One way of holding jobs to their shares, strongest first.

@@ -49,6 +49,21 @@ Result<std::int64_t> TomlPlace::number(std::int64_t least, std::int64_t most) co
   return value->get();
 }
 
+Result<std::vector<std::int64_t>> TomlPlace::numbers(std::int64_t least, std::int64_t most) const {
+  const auto* list = node_.as_array();
+  std::vector<std::int64_t> numbers;
+  for (std::size_t i = 0; list != nullptr && i < list->size(); ++i) {
+    const auto* value = list->get_as<std::int64_t>(i);
+    if (value == nullptr || value->get() < least || value->get() > most) break;
+    numbers.push_back(value->get());
+  }
+  if (list == nullptr || numbers.size() != list->size()) {
+    return complain(
+        fmt::format("expected a list of whole numbers from {} to {}: [0, 1]", least, most));
+  }
+  return numbers;
+}
+
 Result<Compute> TomlPlace::factor(std::int64_t most) const {
   const auto value = node_.value<double>();
   if (!node_.is_number() || !value || !(*value >= 1) || !(*value <= static_cast<double>(most))) {

@@ -31,6 +31,8 @@ class TomlPlace {
   [[nodiscard]] Result<std::vector<std::string>> texts() const;
   [[nodiscard]] Result<bool> truth() const;
   [[nodiscard]] Result<std::int64_t> number(std::int64_t least, std::int64_t most) const;
+  [[nodiscard]] Result<std::vector<std::int64_t>> numbers(std::int64_t least,
+                                                          std::int64_t most) const;
   // `1`, `1.5`: a factor from 1 to `most`, in 1/10,000.
   [[nodiscard]] Result<Compute> factor(std::int64_t most) const;
   [[nodiscard]] Result<TimeLimit> time() const;  // seconds as a number, or as Slurm writes times

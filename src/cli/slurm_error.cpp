@@ -20,6 +20,7 @@ constexpr auto kErrors = std::to_array<KnownError>({
     {"ESLURM_INVALID_PARTITION_NAME", 2000, "Invalid partition name specified"},
     {"ESLURM_DEFAULT_PARTITION_NOT_SET", 2001, "No partition specified or system default partition"},
     {"ESLURM_ACCESS_DENIED", 2002, "Access/permission denied"},
+    {"ESLURM_JOB_MISSING_REQUIRED_PARTITION_GROUP", 2003, "User's group not permitted to use this partition"},
     {"ESLURM_TOO_MANY_REQUESTED_CPUS", 2005, "More processors requested than permitted"},
     {"ESLURM_INVALID_NODE_COUNT", 2006, "Node count specification invalid"},
     {"ESLURM_JOB_SCRIPT_MISSING", 2009, "Job script not specified"},

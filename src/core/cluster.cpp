@@ -58,6 +58,7 @@ std::size_t ShapeHash::operator()(const Shape& shape) const noexcept {
   std::size_t seed = shape.count;
   mix(seed, static_cast<std::uint64_t>(shape.kind));
   mix(seed, shape.models);
+  mix(seed, shape.devices);
   mix(seed, static_cast<std::uint64_t>(shape.cpus.value()));
   mix(seed, static_cast<std::uint64_t>(shape.memory.value()));
   mix(seed, shape.what.index());

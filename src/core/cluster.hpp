@@ -97,7 +97,8 @@ struct Shape {
   Kind kind = Kind::no_gpu;
   std::uint32_t count = 0;
   GpuPart what;
-  std::uint64_t models = 0;  // bit per model of the cluster
+  std::uint64_t models = 0;                   // bit per model of the cluster
+  std::uint64_t devices = ~std::uint64_t{0};  // bit per GPU of a node that it may have
   CpuMilli cpus;
   Bytes memory;
   friend bool operator==(const Shape&, const Shape&) = default;

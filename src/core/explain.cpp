@@ -208,6 +208,8 @@ class Explainer {
           return fmt::format("is {}, which has to be asked for by that name", model_of(gpu));
         }
         return fmt::format("is {}, not {}", model_of(gpu), models());
+      case Lack::closed:
+        return "is not for this job: it is of another partition, or reserved for others";
       case Lack::unhealthy:
         return device_here.health == Health::lost ? "is lost: the driver reports it broken"
                                                   : "is draining and takes no new jobs";
@@ -260,7 +262,8 @@ class Explainer {
       for (const auto& gpu : node.gpus) all.push_back({node.node, gpu});
     }
     const auto hopeless = [](const GpuRef& gpu) {
-      return gpu.lack.lack == Lack::model || gpu.lack.lack == Lack::too_small;
+      return gpu.lack.lack == Lack::model || gpu.lack.lack == Lack::too_small ||
+             gpu.lack.lack == Lack::closed;
     };
     auto told = all;
     if (told.size() > kFew) std::erase_if(told, hopeless);
@@ -297,6 +300,7 @@ class Explainer {
         Group{Lack::unhealthy, "is out of service", "are out of service"},
         Group{Lack::too_small, "is too small", "are too small"},
         Group{Lack::model, "is of another model", "are of another model"},
+        Group{Lack::closed, "is not for this job", "are not for this job"},
     };
     std::vector<std::string> parts;
     for (const auto& group : kGroups) {
@@ -409,6 +413,7 @@ class Explainer {
   [[nodiscard]] std::optional<std::string> never_gpus() const {
     std::size_t gpus = 0;
     std::size_t of_model = 0;
+    std::size_t closed = 0;
     std::size_t most = 0;
     NodeIndex best = 0;
     Bytes memory;
@@ -420,6 +425,10 @@ class Explainer {
       gpus += node.gpus.size();
       for (const auto& gpu : node.gpus) {
         if (gpu.lack == Lack::model) continue;
+        if (gpu.lack == Lack::closed) {
+          ++closed;
+          continue;
+        }
         ++of_model;
         memory = std::max(memory, host.gpus[gpu.gpu].memory);
         if (tickets != nullptr) {
@@ -433,6 +442,9 @@ class Explainer {
       }
     }
     if (gpus == 0) return "it has no GPU";
+    if (most < count() && closed > 0) {
+      return fmt::format("this job may have {} of the GPUs that would do", most);
+    }
     if (of_model == 0) {
       if (!request_.gpus->models.empty()) return fmt::format("no GPU is a {}", models());
       return "every GPU is a MIG slice, which has to be asked for by its profile";

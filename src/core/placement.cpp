@@ -10,6 +10,8 @@ bool model_matches(const Shape& shape, const GpuState& gpu) {
   return ((shape.models >> gpu.model) & 1U) != 0;
 }
 
+bool may_have(const Shape& shape, GpuIndex gpu) { return ((shape.devices >> gpu) & 1U) != 0; }
+
 GpuLack lack_of(const Cluster& cluster, const Shape& shape, NodeIndex node, GpuIndex gpu) {
   const GpuState& state = cluster.gpus(node)[gpu];
   GpuLack lack{.gpu = gpu};
@@ -20,6 +22,8 @@ GpuLack lack_of(const Cluster& cluster, const Shape& shape, NodeIndex node, GpuI
   const auto portion = portion_of(shape.what, state.memory, cluster.state(node).units);
   if (!portion) {
     lack.lack = Lack::too_small;
+  } else if (!may_have(shape, gpu)) {
+    lack.lack = Lack::closed;
   } else if (!state.usable) {
     lack.lack = Lack::unhealthy;
   } else if (state.whole) {
@@ -47,8 +51,12 @@ bool fits_when_empty(const Cluster& cluster, const Shape& shape, NodeIndex node)
   const Node& host = cluster.node(node);
   if (shape.cpus > host.cpus || shape.memory > host.memory) return false;
   std::uint32_t fitting = 0;
-  for (const GpuState& gpu : cluster.gpus(node)) {
-    if (model_matches(shape, gpu) && portion_of(shape.what, gpu.memory, units_of(host))) ++fitting;
+  const auto gpus = cluster.gpus(node);
+  for (GpuIndex gpu = 0; gpu < gpus.size(); ++gpu) {
+    if (model_matches(shape, gpus[gpu]) && may_have(shape, gpu) &&
+        portion_of(shape.what, gpus[gpu].memory, units_of(host))) {
+      ++fitting;
+    }
   }
   return fitting >= shape.count;
 }
@@ -66,7 +74,9 @@ bool find_candidates(const Cluster& cluster, const Shape& shape, NodeIndex node,
   const GpuUnits& units = cluster.state(node).units;
   for (GpuIndex gpu = 0; gpu < gpus.size(); ++gpu) {
     const GpuState& device = gpus[gpu];
-    if (device.whole || !device.usable || !model_matches(shape, device)) continue;
+    if (device.whole || !device.usable || !model_matches(shape, device) || !may_have(shape, gpu)) {
+      continue;
+    }
     if (shape.kind == Shape::Kind::whole) {
       if (device.free()) out.gpus.push_back(gpu);
       continue;

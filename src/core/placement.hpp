@@ -17,6 +17,7 @@ using Placement = Use;
 enum class Lack : std::uint8_t {
   nothing,     // this GPU would do
   model,       // not one of the models asked for
+  closed,      // not one of the GPUs that the job may have
   unhealthy,   // draining or lost
   too_small,   // even empty it is smaller than the share
   held_whole,  // a job has it alone

@@ -219,6 +219,9 @@ void check_lack(const View& view, NodeIndex node, const GpuLack& lack) {
     case Lack::model:
       RC_ASSERT(!view.matches(device));
       break;
+    case Lack::closed:
+      RC_FAIL("all GPUs are open here");
+      break;
     case Lack::unhealthy:
       RC_ASSERT(device.health != Health::ok);
       break;
@@ -305,6 +308,44 @@ RC_GTEST_PROP(PlacementProperty, FollowsTheDefinitionOverAnyHistory, ()) {
     RC_ASSERT(placed->gpus.size() == shape->count);
     for (const GpuUse& use : placed->gpus) RC_ASSERT(view.gpu_fits(placed->node, use.gpu));
     RC_ASSERT(world.ledger.grant(JobId(world.next_job++), *placed).has_value());
+  }
+}
+
+// A GPU that a job may not have is for that job as one that is out of service.
+RC_GTEST_PROP(PlacementProperty, ClosedGpusAreAsGoodAsGone, ()) {
+  World world;
+  for (const Step& step : *histories(30)) {
+    Dice dice(step);
+    if (world.ledger.cluster().size() == 0) world.settle(dice);
+    const Request request = some_request(dice);
+    world.happen(dice);
+    const Cluster& cluster = world.ledger.cluster();
+    auto shape = cluster.shape(request);
+    if (!shape) continue;
+    shape->devices = dice(32);
+    Cluster less = cluster;
+    for (NodeIndex node = 0; node < less.size(); ++node) {
+      for (GpuIndex gpu = 0; gpu < less.gpus(node).size(); ++gpu) {
+        if (((shape->devices >> gpu) & 1U) != 0) continue;
+        RC_ASSERT(less.set_health(node, gpu, Health::draining).has_value());
+      }
+    }
+    Shape anywhere = *shape;
+    anywhere.devices = ~std::uint64_t{0};
+    for (NodeIndex node = 0; node < cluster.size(); ++node) {
+      Candidates fit;
+      Candidates of_less;
+      const bool fits = find_candidates(cluster, *shape, node, fit);
+      RC_ASSERT(fits == find_candidates(less, anywhere, node, of_less));
+      if (fits) RC_ASSERT(fit.gpus == of_less.gpus);
+      const Refusal refusal = explain_refusal(cluster, *shape);
+      for (const GpuLack& lack : refusal.nodes[node].gpus) {
+        const bool open = ((shape->devices >> lack.gpu) & 1U) != 0;
+        RC_ASSERT(open || lack.lack == Lack::closed || lack.lack == Lack::model ||
+                  lack.lack == Lack::too_small);
+        RC_ASSERT(!open || lack.lack != Lack::closed);
+      }
+    }
   }
 }
 

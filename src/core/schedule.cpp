@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
+#include <set>
 #include <unordered_set>
+#include <utility>
 
 namespace aliquot::core {
 namespace {
@@ -116,14 +118,17 @@ Decision schedule(const Cluster& cluster, std::span<const QueueEntry> queue,
   std::vector<std::size_t> order(queue.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
+    if (queue[a].tier != queue[b].tier) return queue[a].tier > queue[b].tier;
     if (queue[a].priority != queue[b].priority) return queue[a].priority > queue[b].priority;
     return queue[a].order < queue[b].order;
   });
 
   Decision decision;
+  std::set<std::pair<JobId, std::int64_t>> started;
   Pass pass(cluster, running, policy);
   for (const std::size_t position : order) {
     const QueueEntry& entry = queue[position];
+    if (started.contains({entry.job, entry.task})) continue;
     if (rules != nullptr) {
       if (const auto why = rules->hold_back(entry)) {
         decision.waits.push_back({position, *why});
@@ -132,6 +137,7 @@ Decision schedule(const Cluster& cluster, std::span<const QueueEntry> queue,
     }
     if (auto placement = pass.start(entry)) {
       if (rules != nullptr) rules->started(entry);
+      started.insert({entry.job, entry.task});
       decision.starts.push_back({position, std::move(*placement)});
       continue;
     }

@@ -20,9 +20,11 @@
 
 namespace aliquot::core {
 
-// A job that could start if there were room: not held, begun, its dependencies fulfilled.
+// A job that could start if there were room: not held, begun, its dependencies fulfilled. One that
+// may start in several partitions has an entry for each: the first that can start does.
 struct QueueEntry {
   JobId job;
+  std::int64_t tier = 0;  // of its partition: before any priority
   std::int64_t priority = 0;
   std::uint64_t order = 0;  // of submission
   Shape shape;

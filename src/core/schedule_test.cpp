@@ -110,6 +110,24 @@ TEST_F(ScheduleTest, ABigJobIsNotStarvedWithoutAnyTimeLimits) {
   EXPECT_THAT(decide(), ElementsAre("Resources 31536000000", "Priority"));
 }
 
+TEST_F(ScheduleTest, AHigherTierComesBeforeAnyPriority) {
+  queue(whole_shape(cluster_, 3), minutes(10), 1'000);
+  queue(whole_shape(cluster_, 3), minutes(10));
+  queue_[1].tier = 1;
+  EXPECT_THAT(decide(), ElementsAre("Resources 600000", "start"));
+}
+
+// The job is in the queue once for each of its partitions.
+TEST_F(ScheduleTest, AJobStartsOnceAndWhereItCan) {
+  queue(whole_shape(cluster_, 2), minutes(10));
+  queue_[0].shape.devices = 1;
+  queue(whole_shape(cluster_, 2), minutes(10));
+  queue(whole_shape(cluster_, 2), minutes(10));
+  queue_[1].job = queue_[2].job = queue_[0].job;
+  queue(whole_shape(cluster_, 2), minutes(10));
+  EXPECT_THAT(decide(), ElementsAre("ReqNodeNotAvail", "start", "start"));
+}
+
 TEST_F(ScheduleTest, RulesHoldBackAndCount) {
   struct AtMostTwo final : Rules {
     int count = 0;

@@ -157,13 +157,6 @@ Bytes record_size(const Job& job) {
   return Bytes(std::ssize(api::to_json(to_info(job))) + std::ssize(api::to_json(spec)));
 }
 
-const Partition* Admission::find_partition(const std::string& name) const {
-  const auto& all = state_.settings.partitions;
-  const auto found = std::ranges::find_if(
-      all, [&](const Partition& one) { return name.empty() ? one.is_default : one.name == name; });
-  return found == all.end() ? nullptr : &*found;
-}
-
 Answer<void> Admission::read_spec(Job& job) const {
   const api::JobSpec& spec = job.spec;
 
@@ -307,10 +300,10 @@ Answer<Job> Admission::check(const Caller& caller, api::JobSpec spec, const Job*
     if (!user) return refuse(Why::unknown_user, user.error().message);
     job.owner = {user->name, caller.uid, user->group, Gid(user->gid)};
   }
-  const Partition* partition = find_partition(spec.partition);
-  if (partition == nullptr) {
-    return refuse(Why::no_such_partition, "there is no partition " + quote(spec.partition));
-  }
+  // A job that stays where it is may stay there.
+  const bool stays = changed != nullptr && changed->partition == spec.partition;
+  job.partition =
+      TRY(check_partitions(stays ? Caller{state_.owner} : caller, job.owner, spec.partition));
   if (spec.batch && !spec.script.starts_with("#!")) {
     return refuse(Why::bad_script, "a batch script starts with #!");
   }
@@ -340,24 +333,31 @@ Answer<Job> Admission::check(const Caller& caller, api::JobSpec spec, const Job*
     }
     job.set_waiting(std::move(*array));
   }
-  if (!core::ever_fits(state_.ledger.cluster(), job.shape)) {
+  const auto partitions = find_partitions(job.partition);
+  const auto fits = [&](const Partition* partition) {
+    core::Shape there = job.shape;
+    there.devices = devices_of(*partition);
+    return core::ever_fits(state_.ledger.cluster(), there);
+  };
+  if (std::ranges::none_of(partitions, fits)) {
     const core::Node& node = state_.ledger.cluster().node(0);
     if (job.request.memory > node.memory) {
       return refuse(Why::never_fits, "Memory specification can not be satisfied");
     }
-    return refuse(Why::never_fits,
-                  job.request.cpus > node.cpus
-                      ? fmt::format("{} CPUs are more than this machine's {}", job.cpus / kOneCpu,
-                                    node.cpus / kOneCpu)
-                      : fmt::format("this machine's GPUs can never give {}", job.gres));
+    return refuse(
+        Why::never_fits,
+        job.request.cpus > node.cpus ? fmt::format("{} CPUs are more than this machine's {}",
+                                                   job.cpus / kOneCpu, node.cpus / kOneCpu)
+        : core::ever_fits(state_.ledger.cluster(), job.shape)
+            ? fmt::format("the GPUs of partition {} can never give {}", job.partition, job.gres)
+            : fmt::format("this machine's GPUs can never give {}", job.gres));
   }
 
   const WallTime now = state_.clock.wall();
-  job.partition = partition->name;
   job.priority = job.spec.priority.value_or(std::max<std::int64_t>(10'000 - job.spec.nice, 1));
   job.submitted = now;
   job.eligible = std::max(now, WallTime(job.spec.begin_ms.value_or(0)));
-  job.time_limit = partition->default_time.length;
+  job.time_limit = partitions.front()->default_time.length;
   if (job.spec.time_limit_ms) job.time_limit = Millis(*job.spec.time_limit_ms);
   job.std_out = job.spec.std_out.value_or("");
   job.std_err = job.spec.std_err.value_or("");

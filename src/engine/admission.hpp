@@ -30,10 +30,19 @@ class Admission {
   Answer<void> read_spec(Job& job) const;
   // So that nobody fills the queue, or the disk, for everybody.
   Answer<void> check_queue(const Caller& caller, const Job& job, std::int64_t more);
-  [[nodiscard]] const Partition* find_partition(const std::string& name) const;
+  // `main`, `main,besteffort`; nothing: the default. Those that there are, in that order.
+  [[nodiscard]] std::vector<const Partition*> find_partitions(std::string_view names) const;
+  // Which GPUs a job may have there: Shape::devices.
+  [[nodiscard]] std::uint64_t devices_of(const Partition& partition) const;
+  // Its own, or the partition's where it names several and says none.
+  [[nodiscard]] static std::optional<Millis> time_limit_in(const Partition& partition,
+                                                           const Job& job);
 
  private:
   Answer<void> check_dependencies(const Job& job);
+  // The same names, where they are known and open to the job's owner.
+  Answer<std::string> check_partitions(const Caller& caller, const Owner& owner,
+                                       std::string_view names) const;
   std::unordered_map<Uid, std::int64_t>& counts();
 
   State& state_;

@@ -25,6 +25,7 @@ constexpr std::array kNames{
     Name{Why::bad_array, 400, "ESLURM_INVALID_ARRAY"},
     Name{Why::bad_script, 400, "ESLURM_JOB_SCRIPT_MISSING"},
     Name{Why::no_such_partition, 400, "ESLURM_INVALID_PARTITION_NAME"},
+    Name{Why::not_in_partition, 403, "ESLURM_JOB_MISSING_REQUIRED_PARTITION_GROUP"},
     Name{Why::never_fits, 400, "ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE"},
     Name{Why::too_many_cpus, 400, "ESLURM_TOO_MANY_REQUESTED_CPUS"},
     Name{Why::access_denied, 403, "ESLURM_ACCESS_DENIED"},

@@ -2,10 +2,24 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace aliquot::engine {
 namespace {
+
+// A file may have been written for another machine.
+void warn_of_unknown_gpus(const State& state) {
+  for (const Partition& partition : state.settings.partitions) {
+    for (const std::int64_t index : partition.gpus) {
+      if (std::ranges::find(state.machine.gpus, index, &gpu::Device::index) ==
+          state.machine.gpus.end()) {
+        spdlog::warn("partition {} names GPU {}, which this machine does not have", partition.name,
+                     index);
+      }
+    }
+  }
+}
 
 // Actions may find new work (a start that failed): so many rounds of one call.
 constexpr int kMostRounds = 100;
@@ -34,6 +48,7 @@ Result<std::unique_ptr<Engine>> Engine::create(Parts parts, Views::Facts facts) 
   auto policy = TRY(core::make_policy(settings.policy, core::generic_profile()));
   auto engine = std::unique_ptr<Engine>(new Engine(
       {std::move(parts), core::Ledger(std::move(cluster)), std::move(policy)}, std::move(facts)));
+  warn_of_unknown_gpus(engine->state_);
   TRY(engine->runs_.recover());
   return engine;
 }
@@ -141,7 +156,9 @@ std::optional<WallTime> Engine::next_due() {
 
 Reloaded Engine::reload(const Settings& next) {
   state_.schedule_needed = true;
-  return reload_settings(state_.settings, next);
+  Reloaded reloaded = reload_settings(state_.settings, next);
+  warn_of_unknown_gpus(state_);
+  return reloaded;
 }
 
 std::vector<const Job*> Engine::active() const {

@@ -28,13 +28,16 @@ class FakeUsers final : public Users {
   Result<User> find(Uid uid) override {
     if (asking.contains(uid)) return fail(Error::Code::unavailable, "not asked for yet");
     if (uid == Uid(999)) return fail(Error::Code::not_found, "no user 999");
-    return User{"u" + std::to_string(uid.value()), "g", 100};
+    const auto more = groups.find(uid);
+    return User{"u" + std::to_string(uid.value()), "g", 100,
+                more == groups.end() ? std::vector<std::string>{"g"} : more->second};
   }
   void learn(Uid uid, std::function<void()> then) override {
     const auto waiting = asking.find(uid);
     if (waiting == asking.end()) return then();
     waiting->second.push_back(std::move(then));
   }
+  std::map<Uid, std::vector<std::string>> groups;            // who has other ones
   std::map<Uid, std::vector<std::function<void()>>> asking;  // whose names are long in coming
 };
 

@@ -8,7 +8,9 @@ namespace aliquot::engine {
 
 Result<Users::User> ask_database(Uid uid) {
   const sys::Identity identity = TRY(sys::find_identity(uid));
-  return Users::User{identity.user, sys::group_name(identity.gid), identity.gid.value()};
+  Users::User user{identity.user, sys::group_name(identity.gid), identity.gid.value(), {}};
+  for (const Gid group : identity.groups) user.groups.push_back(sys::group_name(group));
+  return user;
 }
 
 Result<Users::User> KnownUsers::find(Uid uid) {

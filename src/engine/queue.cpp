@@ -76,11 +76,15 @@ Job& Queue::add(Job job) {
 Answer<api::JobInfo> Queue::test(const Caller& caller, api::JobSpec spec) {
   Job job = TRY(admission_.check(caller, std::move(spec)));
   job.id = JobId(state_.last_id + 1);
-  std::vector<core::QueueEntry> queue{{.job = job.id, .shape = job.shape}};
+  Candidates queue;
+  for (const Partition* partition : admission_.find_partitions(job.partition)) {
+    queue.add(admission_, job, {.job = job.id, .shape = job.shape}, *partition);
+  }
   const auto running = running_entries();
-  const auto decision = core::schedule(state_.ledger.cluster(), queue, running, *state_.policy);
+  const auto decision =
+      core::schedule(state_.ledger.cluster(), queue.entries, running, *state_.policy);
   const auto start_in =
-      decision.waits.empty() ? std::optional(Millis(0)) : known(decision.waits[0].start_in);
+      decision.starts.empty() ? known(decision.waits.at(0).start_in) : std::optional(Millis(0));
   if (start_in) job.start = std::max(state_.clock.wall() + *start_in, job.eligible);
   job.node = state_.machine.name;
   return to_info(job);
@@ -263,18 +267,36 @@ std::optional<Reason> Queue::not_yet(const Job& job) const {
     return Reason::dependency_never;
   if (job.dependency_state.verdict == core::DependencyVerdict::waiting) return Reason::dependency;
   if (job.spec.begin_ms.value_or(0) > now.ms() || job.not_before > now) return Reason::begin_time;
-  const Partition* partition = admission_.find_partition(job.partition);
-  if (partition == nullptr || !partition->up) return Reason::partition_down;
-  if (!partition->max_time.unlimited() &&
-      (!job.time_limit || *job.time_limit > *partition->max_time.length)) {
+  // Of several partitions one that takes it is enough.
+  std::optional<Reason> why;
+  for (const Partition* partition : admission_.find_partitions(job.partition)) {
+    const auto bar = barred(job, *partition);
+    if (!bar) return drained_ ? std::optional(Reason::not_available) : std::nullopt;
+    if (!why) why = bar;
+  }
+  return why.value_or(Reason::partition_down);
+}
+
+std::optional<Reason> Queue::barred(const Job& job, const Partition& partition) const {
+  if (!partition.up) return Reason::partition_down;
+  const auto limit = admission_.time_limit_in(partition, job);
+  if (!partition.max_time.unlimited() && (!limit || *limit > *partition.max_time.length)) {
     return Reason::partition_time_limit;
   }
-  if (drained_) return Reason::not_available;
   return std::nullopt;
 }
 
+void Queue::Candidates::add(const Admission& admission, const Job& job, core::QueueEntry entry,
+                            const Partition& partition) {
+  entry.tier = partition.tier;
+  entry.shape.devices = admission.devices_of(partition);
+  entry.time_limit = admission.time_limit_in(partition, job);
+  entries.push_back(entry);
+  partitions.push_back(&partition);
+}
+
 // False when nobody could start.
-bool Queue::prepare_entries(std::vector<core::QueueEntry>& queue) {
+bool Queue::prepare_entries(Candidates& queue) {
   std::unordered_map<JobId, std::int64_t> running_tasks;
   for (const auto& [id, job] : state_.jobs) {
     if (core::is_active(job.state) && job.array) ++running_tasks[*job.array];
@@ -283,8 +305,14 @@ bool Queue::prepare_entries(std::vector<core::QueueEntry>& queue) {
     core::QueueEntry entry{.job = job.id,
                            .priority = job.priority,
                            .order = static_cast<std::uint64_t>(job.order().value()),
-                           .shape = job.shape,
-                           .time_limit = job.time_limit};
+                           .shape = job.shape};
+    std::vector<const Partition*> open;
+    for (const Partition* partition : admission_.find_partitions(job.partition)) {
+      if (!barred(job, *partition)) open.push_back(partition);
+    }
+    const auto push = [&] {
+      for (const Partition* partition : open) queue.add(admission_, job, entry, *partition);
+    };
     // Of an array, those that run and those that are about to, singled out or not.
     std::int64_t* taken = nullptr;
     std::size_t room = kTasksPerPass;
@@ -297,15 +325,14 @@ bool Queue::prepare_entries(std::vector<core::QueueEntry>& queue) {
     if (!job.is_array()) {
       if (room == 0) return;
       if (taken != nullptr) ++*taken;
-      queue.push_back(entry);
-      return;
+      return push();
     }
     const bool each = by_element(job);
     for (const std::int64_t task : job.waiting.tasks) {
       if (room == 0) break;
       if (each && judge_task(job, task).verdict != core::DependencyVerdict::fulfilled) continue;
       entry.task = task;
-      queue.push_back(entry);
+      push();
       --room;
       if (taken != nullptr) ++*taken;
     }
@@ -329,7 +356,7 @@ bool Queue::prepare_entries(std::vector<core::QueueEntry>& queue) {
     return !a->is_array() && b->is_array();
   });
   for (Job* job : throttled) add(*job);
-  return !queue.empty();
+  return !queue.entries.empty();
 }
 
 void Queue::schedule() {
@@ -360,8 +387,9 @@ void Queue::schedule() {
   }
 
   if (runs_.held_up()) return;
-  std::vector<core::QueueEntry> queue;
-  if (!prepare_entries(queue)) return;
+  Candidates candidates;
+  if (!prepare_entries(candidates)) return;
+  const auto& queue = candidates.entries;
   const auto running = running_entries();
   UserRules rules(state_);
   const core::Decision decision =
@@ -383,6 +411,8 @@ void Queue::schedule() {
     Job& job = entry.task >= 0 ? state_.split(waiting, entry.task) : waiting;
     // The rest of the array was not asked, or waits for another reason now.
     if (waiting.is_array()) state_.schedule_needed = true;
+    job.partition = candidates.partitions[start.entry]->name;
+    job.time_limit = entry.time_limit;
     runs_.start(job, start.placement);
   }
 }

@@ -62,7 +62,16 @@ class Queue {
 
  private:
   void schedule();
-  bool prepare_entries(std::vector<core::QueueEntry>& queue);
+  // What could start, and in which partition.
+  struct Candidates {
+    std::vector<core::QueueEntry> entries;
+    std::vector<const Partition*> partitions;  // one for each entry
+    void add(const Admission& admission, const Job& job, core::QueueEntry entry,
+             const Partition& partition);
+  };
+  bool prepare_entries(Candidates& queue);
+  // What keeps a job that may start from this partition.
+  [[nodiscard]] std::optional<Reason> barred(const Job& job, const Partition& partition) const;
   void judge_dependencies(Job& job);
   core::DependencyState judge_task(const Job& job, std::int64_t task);
   JobId earliest(const Job& job);

@@ -52,10 +52,12 @@ Answer<Job> Queue::check_update(const Caller& caller, const Job& job, const Edit
   }
   const auto& limit = next.time_limit_ms;
   if (limit != before.time_limit_ms && !state_.is_admin(caller)) {
-    const Partition* partition = admission_.find_partition(checked.partition);
     const bool longer = !limit || (before.time_limit_ms && *limit > *before.time_limit_ms);
-    const bool over_partition = !partition->max_time.unlimited() &&
-                                (!limit || *limit > partition->max_time.length->value());
+    const auto partitions = admission_.find_partitions(checked.partition);
+    const bool over_partition = std::ranges::all_of(partitions, [&](const Partition* partition) {
+      return !partition->max_time.unlimited() &&
+             (!limit || *limit > partition->max_time.length->value());
+    });
     if (longer && (!pending || over_partition)) {
       return refuse(Why::access_denied, "only root may make a running job's time longer");
     }

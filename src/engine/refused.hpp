@@ -27,6 +27,7 @@ enum class Why : std::uint8_t {
   bad_array,
   bad_script,
   no_such_partition,
+  not_in_partition,
   never_fits,
   too_many_cpus,
   // The caller may not.

@@ -130,6 +130,8 @@ void Runs::back_to_queue(Job& job, bool held, bool count) {
   if (count) ++job.restarts;
   job.reason = Reason::none;
   job.detail.clear();
+  // Of several partitions it may start in another one now.
+  if (!job.spec.partition.empty()) job.partition = job.spec.partition;
   job.start.reset();
   job.end.reset();
   job.cancelled_by.reset();

@@ -1,76 +1,13 @@
 #include "engine/settings.hpp"
 
 #include <algorithm>
-#include <set>
 
-#include "base/text.hpp"
 #include "base/toml_reader.hpp"
 #include "core/policy.hpp"
 #include "engine/user_limits.hpp"
 
 namespace aliquot::engine {
 namespace {
-
-Result<Partition> read_partition(const toml::table& table, std::string_view file) {
-  Partition partition;
-  partition.is_default = false;
-  bool named = false;
-  std::optional<TimeLimit> default_time;
-  TRY(read_toml_table(table,
-                      {
-                          {"name",
-                           [&](const TomlPlace& place) -> Result<void> {
-                             partition.name = TRY(place.text());
-                             named = true;
-                             const bool plain = !partition.name.empty() &&
-                                                std::ranges::all_of(partition.name, [](char c) {
-                                                  return (c >= 'a' && c <= 'z') ||
-                                                         (c >= 'A' && c <= 'Z') ||
-                                                         (c >= '0' && c <= '9') || c == '-' ||
-                                                         c == '_' || c == '.';
-                                                });
-                             if (!plain)
-                               return place.complain("letters, digits, '-', '_' and '.' only");
-                             return {};
-                           }},
-                          {"default", truth_into(partition.is_default)},
-                          {"up", truth_into(partition.up)},
-                          {"max_time", read_into(partition.max_time, &TomlPlace::time)},
-                          {"default_time", read_into(default_time, &TomlPlace::time)},
-                      },
-                      file, "partition."));
-  const TomlPlace place(table, file, "partition");
-  if (!named) return place.complain("a partition needs a name");
-  partition.default_time = default_time.value_or(partition.max_time);
-  if (!partition.max_time.unlimited() &&
-      (partition.default_time.unlimited() ||
-       *partition.default_time.length > *partition.max_time.length)) {
-    return place.complain("default_time is over max_time");
-  }
-  return partition;
-}
-
-Result<void> read_partitions(const TomlPlace& partitions, Settings& settings) {
-  const toml::array* list = partitions.node().as_array();
-  if (list == nullptr || !list->is_array_of_tables()) {
-    return partitions.complain("write each as [[partition]]");
-  }
-  const std::string_view file = partitions.file();
-  settings.partitions.clear();
-  std::set<std::string> names;
-  std::size_t defaults = 0;
-  for (const toml::node& entry : *list) {
-    Partition partition = TRY(read_partition(*entry.as_table(), file));
-    const TomlPlace place(entry, file, "partition");
-    if (!names.insert(partition.name).second) {
-      return place.complain("there are two of the name " + quote(partition.name));
-    }
-    if (partition.is_default && ++defaults > 1) return place.complain("two are the default");
-    settings.partitions.push_back(std::move(partition));
-  }
-  if (defaults == 0) settings.partitions.front().is_default = true;
-  return {};
-}
 
 // What goes into LD_PRELOAD, where spaces and colons part names.
 TomlReader library_into(std::string& to) {
@@ -156,7 +93,11 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
           {"log",
            toml_table({{"level", one_of(settings.log_level, {"debug", "info", "warning", "error"})},
                        {"file", text_into(settings.log_file)}})},
-          {"partition", [&](const TomlPlace& place) { return read_partitions(place, settings); }},
+          {"partition",
+           [&](const TomlPlace& place) -> Result<void> {
+             settings.partitions = TRY(read_partitions(place));
+             return {};
+           }},
       }));
   return settings;
 }

@@ -15,19 +15,10 @@
 #include "base/time.hpp"
 #include "base/units.hpp"
 #include "core/watchdog.hpp"
+#include "engine/partition.hpp"
 #include "node/enforce_settings.hpp"
 
 namespace aliquot::engine {
-
-struct Partition {
-  std::string name = "main";
-  bool is_default = true;
-  bool up = true;
-  TimeLimit max_time = kUnlimited;
-  TimeLimit default_time = kUnlimited;  // for jobs that say none; never over max_time
-
-  friend bool operator==(const Partition&, const Partition&) = default;
-};
 
 // What may be asked of the daemon, so that nobody's requests exhaust it. Slurm's names and defaults
 // where it has them.
@@ -54,7 +45,7 @@ struct Settings {
   std::string node = {};                  // empty: the host's name
   std::optional<std::int64_t> cpus = {};  // absent: what the machine has
   std::optional<Bytes> memory = {};
-  std::vector<Partition> partitions = {Partition{}};
+  std::vector<Partition> partitions = usual_partitions();
 
   // Shares are exact, so packing them costs nobody anything and leaves whole GPUs for those who
   // need one. least-occupied spreads instead.

@@ -13,9 +13,12 @@ std::string complaint(std::string_view text) {
 TEST(Settings, NoneAreNeeded) {
   const auto settings = parse_settings("", "x.toml");
   ASSERT_TRUE(settings);
-  ASSERT_EQ(settings->partitions.size(), 1U);
+  ASSERT_EQ(settings->partitions.size(), 2U);
   EXPECT_EQ(settings->partitions[0].name, "main");
   EXPECT_TRUE(settings->partitions[0].is_default);
+  EXPECT_EQ(settings->partitions[1].name, "besteffort");
+  EXPECT_FALSE(settings->partitions[1].is_default);
+  EXPECT_LT(settings->partitions[1].tier, settings->partitions[0].tier);
   EXPECT_EQ(settings->kill_wait, seconds(30));
   EXPECT_TRUE(settings->enforce.enabled);
   EXPECT_EQ(settings->enforce.domain, core::FaultDomain::user);
@@ -106,6 +109,44 @@ TEST(Settings, AMistakeIsNamedWithItsLine) {
             "x.toml:2: enforce.library: expected a full path without spaces, colons and '$'");
   EXPECT_EQ(complaint("cluster = 3\n"), "x.toml:1: cluster: expected a table: [cluster]");
   EXPECT_EQ(complaint("[node\n").substr(0, 9), "x.toml:1:");
+}
+
+TEST(Settings, PartitionsKeepTheOrderOfTheFile) {
+  const auto settings = parse_settings(R"(
+[partition.short]
+max_time = "30:00"
+tier = 3
+[partition.course]
+default = true
+users = ["ann"]
+groups = ["students", "teachers"]
+gpus = [3, 1]
+)",
+                                       "x.toml");
+  ASSERT_TRUE(settings) << settings.error().message;
+  ASSERT_EQ(settings->partitions.size(), 2U);
+  const Partition& first = settings->partitions[0];
+  EXPECT_EQ(first.name, "short");
+  EXPECT_FALSE(first.is_default);
+  EXPECT_EQ(first.tier, 3);
+  EXPECT_EQ(first.default_time.length, minutes(30));
+  const Partition& course = settings->partitions[1];
+  EXPECT_TRUE(course.is_default);
+  EXPECT_EQ(course.users, std::vector<std::string>{"ann"});
+  EXPECT_EQ(course.groups, (std::vector<std::string>{"students", "teachers"}));
+  EXPECT_EQ(course.gpus, (std::vector<std::int64_t>{1, 3}));
+
+  EXPECT_EQ(complaint("[partition.a]\ngpus = [0, 0]\n"),
+            "x.toml:2: partition.a.gpus: a GPU stands twice");
+  EXPECT_EQ(complaint("[partition.a]\ngpus = []\n"),
+            "x.toml:2: partition.a.gpus: name at least one GPU, or leave it out for all");
+  EXPECT_EQ(complaint("[partition.a]\ngpus = [\"0\"]\n"),
+            "x.toml:2: partition.a.gpus: expected a list of whole numbers from 0 to 63: [0, 1]");
+  EXPECT_EQ(complaint("[partition.'a,b']\n").substr(0, 42),
+            "x.toml:1: partition.a,b: the name 'a,b' ma");
+  EXPECT_EQ(complaint("[partition]\na = 3\n"),
+            "x.toml:1: partition: write each as [partition.NAME]");
+  EXPECT_EQ(complaint("[partition]\n"), "x.toml:1: partition: write each as [partition.NAME]");
 }
 
 // A setting that nobody thought of here would be dropped in silence.

@@ -56,6 +56,7 @@ class Users {
     std::string name;
     std::string group;
     std::uint32_t gid = 0;
+    std::vector<std::string> groups = {};  // by name, that of `gid` too
   };
   // What is known, at once: the database may be somewhere else, and slow. not_found for a uid that
   // no user has, unavailable for one that was not asked for yet.

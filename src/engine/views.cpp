@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "base/slurm_time.hpp"
+#include "base/text.hpp"
 #include "core/explain.hpp"
 #include "core/placement.hpp"
 #include "engine/clients.hpp"
@@ -15,6 +19,11 @@ namespace {
 
 // Of records that are read for one answer: nobody waits long for another's question.
 constexpr Bytes kPage = mib(1);
+
+bool contains_word(std::string_view list, std::string_view word) {
+  const auto words = aliquot::split(list, ',');
+  return std::ranges::find(words, word) != words.end();
+}
 
 std::string as_sentence(std::string words) {
   if (words[0] >= 'a' && words[0] <= 'z') words[0] = static_cast<char>(words[0] - 'a' + 'A');
@@ -32,6 +41,19 @@ void Views::redact(const Caller& caller, api::JobInfo& info) const {
   info.std_in.clear();
   info.comment.clear();
   info.reason_detail.clear();  // it may name its files
+}
+
+std::string Views::partition_sentence(const Job& job) const {
+  std::string text;
+  for (const Partition& one : state_.settings.partitions) {
+    if (one.max_time.unlimited() || !contains_word(job.partition, one.name)) continue;
+    const auto most = format_time_limit(one.max_time, TimeStyle::squeue);
+    text = fmt::format(
+        "its time limit, {}, is longer than the partition {} allows, {}: 'scontrol update "
+        "jobid={} timelimit={}'",
+        format_time_limit({job.time_limit}, TimeStyle::squeue), one.name, most, job.id, most);
+  }
+  return text;
 }
 
 // Slurm's word in ours. `aliquot why` looks closer, for one job.
@@ -62,7 +84,10 @@ std::string Views::wait_sentence(const Job& job) const {
     case Reason::task_limit:
       return "as many of its array run as may run at once";
     case Reason::partition_time_limit:
-      return "its time limit is longer than the partition's";
+      return partition_sentence(job);
+    case Reason::partition_down:
+      return fmt::format("the partition {} is down or gone: an administrator brings it up",
+                         job.partition);
     case Reason::not_available:
       return queue_.drained() ? "the machine is drained: " + queue_.drained()->reason : "";
     default:

@@ -80,6 +80,7 @@ class Views {
  private:
   void redact(const Caller& caller, api::JobInfo& info) const;
   [[nodiscard]] std::string wait_sentence(const Job& job) const;
+  [[nodiscard]] std::string partition_sentence(const Job& job) const;
   void tell_waiters(JobId waited, const api::JobInfo& last);
   void show_gpus(api::NodeInfo& shown_node) const;
 

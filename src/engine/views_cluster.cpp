@@ -102,7 +102,11 @@ api::ClusterInfo Views::cluster_info() const {
                              .is_default = partition.is_default,
                              .up = partition.up,
                              .max_time_ms = std::nullopt,
-                             .default_time_ms = std::nullopt};
+                             .default_time_ms = std::nullopt,
+                             .users = partition.users,
+                             .groups = partition.groups,
+                             .gpus = partition.gpus,
+                             .tier = partition.tier};
     if (partition.max_time.length) shown.max_time_ms = partition.max_time.length->value();
     if (partition.default_time.length)
       shown.default_time_ms = partition.default_time.length->value();

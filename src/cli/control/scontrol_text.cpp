@@ -1,6 +1,6 @@
 #include "cli/control/scontrol_text.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <map>
 #include <string_view>
@@ -212,20 +212,24 @@ std::string show_partition(const api::ClusterInfo& cluster, const api::Partition
   };
   Record record;
   record.line("PartitionName={}", partition.name)
-      .line("AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL")
+      .line("AllowGroups={} AllowAccounts=ALL AllowQos=ALL",
+            partition.groups.empty() ? "ALL" : fmt::format("{}", fmt::join(partition.groups, ",")))
       .line("AllocNodes=ALL Default={} QoS=N/A", partition.is_default ? "YES" : "NO")
       .line("DefaultTime={} DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO",
             limit(partition.default_time_ms, "NONE"))
       .line("MaxNodes=UNLIMITED MaxTime={} MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED",
             limit(partition.max_time_ms, "UNLIMITED"))
       .line("Nodes={}", cluster.node.name)
-      .line("PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO")
+      .line("PriorityJobFactor=1 PriorityTier={} RootOnly=NO ReqResv=NO OverSubscribe=NO",
+            partition.tier)
       .line("OverTimeLimit=NONE PreemptMode=OFF")
       .line("State={} TotalCPUs={} TotalNodes=1 SelectTypeParameters=NONE",
             partition.up ? "UP" : "DOWN", cluster.node.cpus)
       .line("JobDefaults=(null)")
       .line("DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED")
-      .line("TRES={}", node_configured_tres(cluster.node, true));
+      .line("TRES={}", node_configured_tres(partition_part(cluster.node, partition), true));
+  if (!partition.users.empty()) record.line("AllowUsers={}", fmt::join(partition.users, ","));
+  if (!partition.gpus.empty()) record.line("Gpus={}", fmt::join(partition.gpus, ","));
   return record.text(style);
 }
 

@@ -129,6 +129,16 @@ TEST(Scontrol, ShowsPartitions) {
    TRES=cpu=16,mem=20000M,node=1,billing=16,gres/gpu=4,gres/gpu:h100=4
 
 )");
+  auto narrow = info.partitions[1];
+  narrow.groups = {"staff", "ml"};
+  narrow.users = {"ann"};
+  narrow.gpus = {0, 3};
+  narrow.tier = 7;
+  const auto text = show_partition(info, narrow, {});
+  EXPECT_NE(text.find("AllowGroups=staff,ml "), std::string::npos);
+  EXPECT_NE(text.find("PriorityTier=7 "), std::string::npos);
+  EXPECT_NE(text.find("billing=16,gres/gpu=2,gres/gpu:h100=2\n   AllowUsers=ann\n   Gpus=0,3\n"),
+            std::string::npos);
 }
 
 TEST(Scontrol, ShowsSteps) {

@@ -84,6 +84,14 @@ std::string node_gres_used(const api::NodeInfo& node) {
   return text.empty() ? "(null)" : text;
 }
 
+api::NodeInfo partition_part(api::NodeInfo node, const api::PartitionInfo& partition) {
+  if (partition.gpus.empty()) return node;
+  std::erase_if(node.gpus, [&](const api::GpuInfo& gpu) {
+    return std::ranges::find(partition.gpus, gpu.index) == partition.gpus.end();
+  });
+  return node;
+}
+
 std::string node_configured_tres(const api::NodeInfo& node, bool with_node) {
   auto text = fmt::format("cpu={},mem={}{},billing={}", node.cpus, mib_text(node.memory),
                           with_node ? ",node=1" : "", node.cpus);

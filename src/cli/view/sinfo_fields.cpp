@@ -1,5 +1,7 @@
 #include "cli/view/sinfo_fields.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 
@@ -85,7 +87,7 @@ constexpr auto kSinfoFields = std::to_array<ViewField<NodeRow>>({
     {'e', "FreeMem", "FREE_MEM", NUMBER((row.cluster->node.memory - row.cluster->node.memory_allocated) / 1'048'576)},
     {'G', "Gres", "GRES", TEXT(node_gres(row.cluster->node))},
     {0, "GresUsed", "GRES_USED", TEXT(node_gres_used(row.cluster->node))},
-    {'g', "Groups", "GROUPS", TEXT("all")},
+    {'g', "Groups", "GROUPS", TEXT(row.partition->groups.empty() ? "all" : fmt::format("{}", fmt::join(row.partition->groups, ",")))},
     {'B', "MaxCPUsPerNode", "MAX_CPUS_PER_NODE", TEXT("UNLIMITED")},
     {'m', "Memory", "MEMORY", NUMBER(row.cluster->node.memory / 1'048'576)},
     {'D', "Nodes", "NODES", TEXT('1')},
@@ -103,7 +105,7 @@ constexpr auto kSinfoFields = std::to_array<ViewField<NodeRow>>({
     {0, "Port", "PORT", TEXT('0')},
     {'M', "PreemptMode", "PREEMPT_MODE", TEXT("OFF")},
     {'I', "PriorityJobFactor", "PRIO_JOB_FACTOR", TEXT('1')},
-    {'p', "PriorityTier", "PRIO_TIER", TEXT('1')},
+    {'p', "PriorityTier", "PRIO_TIER", NUMBER(row.partition->tier)},
     {'E', "Reason", "REASON", reason},
     {'r', "Root", "ROOT", TEXT("no")},
     {'s', "Size", "JOB_SIZE", TEXT("1-infinite")},

@@ -77,6 +77,13 @@ TEST(Sinfo, PrintsWhatClientsAskFor) {
             "debug gpu:h100:4 mix localhost\n");
 }
 
+TEST(Sinfo, PrintsWhoMayUseAPartitionAndWhoIsFirst) {
+  auto info = cluster();
+  info.partitions[1].groups = {"staff", "ml"};
+  info.partitions[1].tier = 10;
+  EXPECT_EQ(show(info, "%P %g %p", false, {.header = false}), "gpu* all 1\ndebug staff,ml 10\n");
+}
+
 // Columns that cannot tell partitions apart put them together.
 TEST(Sinfo, PutsEqualRowsTogether) {
   EXPECT_EQ(

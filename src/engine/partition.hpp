@@ -1,0 +1,40 @@
+// A partition of the machine: who may use it, which GPUs its jobs may have, for how long, and
+// before whom. How it is written in the settings is here, too; what it means for a job is
+// Admission's and Queue's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/slurm_time.hpp"
+
+namespace aliquot {
+class TomlPlace;
+}
+
+namespace aliquot::engine {
+
+struct Partition {
+  std::string name = "main";
+  bool is_default = true;
+  bool up = true;
+  TimeLimit max_time = kUnlimited;
+  TimeLimit default_time = kUnlimited;  // for jobs that say none; never over max_time
+  // Who may use it, by name; with both empty everybody.
+  std::vector<std::string> users = {};
+  std::vector<std::string> groups = {};
+  std::vector<std::int64_t> gpus = {};  // the only ones, as nvidia-smi counts; empty: all
+  std::int64_t tier = 1;                // jobs of a higher one start first: Slurm's PriorityTier
+
+  friend bool operator==(const Partition&, const Partition&) = default;
+};
+
+// Without settings: one for everybody's jobs, and one whose jobs come after all those.
+std::vector<Partition> usual_partitions();
+
+// `[partition.NAME]`, or `[[partition]]` with `name`: in the order of the file.
+Result<std::vector<Partition>> read_partitions(const TomlPlace& place);
+
+}  // namespace aliquot::engine
