@@ -259,7 +259,7 @@ Result<void> Cluster::check_use(const Use& use) const {
   return {};
 }
 
-Result<void> Cluster::take(const Use& use) {
+Result<void> Cluster::check_take(const Use& use) const {
   TRY(check_use(use));
   const Node& node = nodes_[use.node];
   const NodeState& state = states_[use.node];
@@ -277,6 +277,11 @@ Result<void> Cluster::take(const Use& use) {
       return fail(Error::Code::unavailable, "GPU {} has too little compute left", id);
     }
   }
+  return {};
+}
+
+Result<void> Cluster::take(const Use& use) {
+  TRY(check_take(use));
   enter(use);
   return {};
 }

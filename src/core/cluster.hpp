@@ -144,6 +144,8 @@ class Cluster {
 
   // Take or give back exactly this; on error nothing has changed.
   Result<void> take(const Use& use);
+  // Whether it could be taken.
+  [[nodiscard]] bool can_take(const Use& use) const { return check_take(use).has_value(); }
   // The same for a job that runs already, even on a machine that has become smaller than what its
   // jobs hold. What is not there is owed: what jobs give back pays it first, before any is free.
   Result<void> take_up(const Use& use);
@@ -168,10 +170,14 @@ class Cluster {
     std::map<GpuIndex, Portion> gpus = {};
   };
   Result<void> check_use(const Use& use) const;
+  Result<void> check_take(const Use& use) const;
   void enter(const Use& use);
   Result<void> append_gpu(NodeIndex node, Gpu gpu);
   Result<std::uint8_t> intern_model(const Gpu& gpu);
   GpuState& gpu_state(NodeIndex node, GpuIndex gpu) {
+    return gpu_states_[states_[node].first_gpu + gpu];
+  }
+  [[nodiscard]] const GpuState& gpu_state(NodeIndex node, GpuIndex gpu) const {
     return gpu_states_[states_[node].first_gpu + gpu];
   }
   Result<void> check_position(NodeIndex node, GpuIndex gpu) const;

@@ -14,6 +14,7 @@
 
 #include "base/ids.hpp"
 #include "base/time.hpp"
+#include "core/backfill.hpp"
 #include "core/cluster.hpp"
 #include "core/placement.hpp"
 #include "core/policy.hpp"
@@ -31,6 +32,12 @@ struct QueueEntry {
   std::optional<Millis> time_limit = {};  // none: unlimited
   std::int64_t task = -1;                 // element of an array
 };
+
+inline bool comes_before(const QueueEntry& a, const QueueEntry& b) {
+  if (a.tier != b.tier) return a.tier > b.tier;
+  if (a.priority != b.priority) return a.priority > b.priority;
+  return a.order < b.order;
+}
 
 struct RunningEntry {
   Use use;
@@ -57,6 +64,8 @@ class Rules {
   // A reason to wait, or nothing. Who waits for a rule blocks nobody behind it.
   [[nodiscard]] virtual std::optional<std::string_view> hold_back(const QueueEntry& entry) = 0;
   virtual void started(const QueueEntry& entry) = 0;
+  // One that runs, or was told as started, is over: only in plans.
+  virtual void ended(JobId) {}
 };
 
 struct Start {
@@ -74,9 +83,6 @@ struct Decision {
   std::vector<Start> starts;
   std::vector<Wait> waits;
 };
-
-// An unlimited job is taken to end after a year, as in Slurm.
-inline constexpr Millis kForever = days(365);
 
 // The cluster holds exactly the uses of `running`. The queue may be in any order.
 Decision schedule(const Cluster& cluster, std::span<const QueueEntry> queue,
