@@ -238,6 +238,20 @@ bool means_the_same(std::string_view one, std::string_view other,
   return read(one) == read(other);
 }
 
+std::size_t end_of_lua(const std::vector<std::string>& lines) {
+  const auto is_name = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  for (std::size_t i = lines.size(); i-- > 0;) {
+    const auto first = lines[i].find_first_not_of(" \t\r");
+    if (first == std::string::npos || lines[i].compare(first, 2, "--") == 0) continue;
+    const bool returns =
+        lines[i].starts_with("return") && (lines[i].size() == 6 || !is_name(lines[i][6]));
+    return returns ? i : lines.size();
+  }
+  return lines.size();
+}
+
 bool means_the_same_lua(std::string_view one, std::string_view other) {
   const auto read = [](std::string_view text) {
     auto lines = lines_of_text(text);

@@ -59,6 +59,8 @@ bool means_the_same(std::string_view one, std::string_view other,
                     const std::vector<std::string_view>& kept = {});
 // The same of Lua, where the order counts and only comments and empty lines do not.
 bool means_the_same_lua(std::string_view one, std::string_view other);
+// Where a line of Lua can still be added: a `return` must be the last statement of a file.
+std::size_t end_of_lua(const std::vector<std::string>& lines);
 
 // Edits of one file, applied together: the numbers are those of the lines before any of them. Works
 // on the site's own text (without_ours).

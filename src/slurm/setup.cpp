@@ -12,6 +12,8 @@
 #include "base/size.hpp"
 #include "base/text.hpp"
 #include "slurm/billing.hpp"
+#include "slurm/node_gpus.hpp"
+#include "slurm/site_edit.hpp"
 #include "slurm/submit_lua.hpp"
 
 namespace aliquot::slurm {
@@ -21,7 +23,6 @@ namespace fs = std::filesystem;
 
 constexpr CommentStyle kConf{"#"};
 constexpr CommentStyle kLua{"--"};
-constexpr std::string_view kRemembered = "# gpus: ";
 constexpr std::string_view kOptions = "# setup: ";    // that were given, and hold until undone
 constexpr std::string_view kNewFile = " a new file";  // after the comment's start, in our block
 
@@ -30,156 +31,6 @@ Result<std::optional<std::string>> read_if_there(const ReadFile& read, const std
   if (text) return std::optional<std::string>(std::move(*text));
   if (text.error().code == Error::Code::not_found) return std::optional<std::string>{};
   return tl::make_unexpected(text.error());
-}
-
-// `gpu` and `task/none` -> the list with what is missing at its end.
-std::string with_items(std::string_view list, std::initializer_list<std::string_view> items,
-                       std::initializer_list<std::string_view> instead_of = {}) {
-  std::vector<std::string> parts;
-  for (const auto part : split(list, ',')) {
-    const bool dropped = std::ranges::any_of(
-        instead_of, [&](auto other) { return equals_ignoring_case(part, other); });
-    if (!part.empty() && !dropped) parts.emplace_back(part);
-  }
-  for (const auto item : items) {
-    const bool there = std::ranges::any_of(
-        parts, [&](const auto& part) { return equals_ignoring_case(part, item); });
-    if (!there) parts.emplace_back(item);
-  }
-  return fmt::format("{}", fmt::join(parts, ","));
-}
-
-// The edits of slurm.conf and what it includes: several may touch one line.
-class SiteEdit {
- public:
-  explicit SiteEdit(const Site& site) : site_(site) {}
-
-  void set(ConfPlace place, std::string_view key, std::string_view value) {
-    auto& text = changed_.try_emplace(place, own_text(place)).first->second;
-    text = with_value(text, key, value);
-  }
-  // The key where it stands, or a new line at the end of slurm.conf.
-  void set(std::string_view key, std::string_view value) {
-    if (const auto place = site_.find(key)) {
-      if (site_.line(*place).get(key) != value) set(*place, key, value);
-    } else {
-      added_.push_back(fmt::format("{}={}", key, value));
-    }
-  }
-  [[nodiscard]] std::string text(std::size_t file) const {
-    const ConfFile& conf = site_.files[file];
-    std::string whole;
-    for (const auto& line : conf.lines) whole += line + "\n";
-    ConfEdit edit(whole, kConf);
-    for (const auto& [place, text] : changed_) {
-      if (place.file != file || text == own_text(place)) continue;
-      const ConfLine& line = site_.line(place);
-      edit.replace(line.first, line.count, text);
-    }
-    if (file == 0 && !added_.empty()) edit.append(fmt::format("{}", fmt::join(added_, "\n")));
-    return edit.text();
-  }
-
- private:
-  [[nodiscard]] std::string own_text(ConfPlace place) const {
-    return logical_text(site_.files[place.file].lines, site_.line(place));
-  }
-
-  const Site& site_;
-  std::map<ConfPlace, std::string> changed_;
-  std::vector<std::string> added_;
-};
-
-// `gpu:h200:4,nic:1` without GPUs and shares, and then ours.
-std::string gres_of_node(std::string_view before, const std::vector<GpuGroup>& groups, Bytes unit) {
-  std::vector<std::string> parts;
-  for (const auto part : split_outside_brackets(before)) {
-    const auto name = part.substr(0, part.find(':'));
-    if (!part.empty() && name != "gpu" && name != "shard" && name != "mps")
-      parts.emplace_back(part);
-  }
-  std::vector<std::string> ours;
-  for (const GpuGroup& group : groups) {
-    ours.push_back(fmt::format("gpu:{}:{}", group.model, group.count));
-  }
-  for (const GpuGroup& group : groups) {
-    ours.push_back(
-        fmt::format("shard:{}:{}", group.model, group.count * shards_of(group.memory, unit)));
-  }
-  ours.insert(ours.end(), parts.begin(), parts.end());
-  return fmt::format("{}", fmt::join(ours, ","));
-}
-
-// Each GPU as a group of its own, of a type of its own. Its files must be as many as it has GPUs.
-Result<std::vector<GpuGroup>> slots_of(const GpuGroup& group) {
-  const auto files = TRY(expand_hostlist(group.files));
-  if (std::ssize(files) != group.count) {
-    return fail(Error::Code::invalid_argument,
-                "{}: {} files for {} GPUs: write one for each, e.g. /dev/nvidia[0-{}]",
-                format_gpu_group(group), files.size(), group.count, group.count - 1);
-  }
-  std::vector<GpuGroup> slots;
-  for (std::int64_t i = 0; i < group.count; ++i) {
-    slots.push_back({.nodes = group.nodes,
-                     .model = slot_name(group.model, i),
-                     .count = 1,
-                     .memory = group.memory,
-                     .files = files[static_cast<std::size_t>(i)]});
-  }
-  return slots;
-}
-
-using GpusByNode = std::map<std::string, std::vector<GpuGroup>>;
-
-// The groups of each node. A node that is told of now forgets what was known of it, but for the
-// files of GPUs that are as many as before.
-GpusByNode by_node(const std::vector<GpuGroup>& earlier, const std::vector<GpuGroup>& now) {
-  GpusByNode nodes;
-  const auto files_of = [&](const GpuGroup& told, const std::string& name) {
-    for (const GpuGroup& group : earlier) {
-      const bool same = group.model == told.model && group.count == told.count;
-      if (same && std::ranges::count(group.nodes, name) > 0) return group.files;
-    }
-    return usual_files(told.count);
-  };
-  const auto add = [&](const GpuGroup& group, const std::string& name) {
-    GpuGroup own = group;
-    own.nodes = {name};
-    if (own.files.empty()) own.files = files_of(group, name);
-    nodes[name].push_back(std::move(own));
-  };
-  std::set<std::string> told;
-  for (const GpuGroup& group : now) told.insert(group.nodes.begin(), group.nodes.end());
-  for (const GpuGroup& group : earlier) {
-    for (const auto& name : group.nodes) {
-      if (!told.contains(name)) add(group, name);
-    }
-  }
-  for (const GpuGroup& group : now) {
-    for (const auto& name : group.nodes) add(group, name);
-  }
-  return nodes;
-}
-
-// Nodes with the same GPUs together again, in the order of slurm.conf.
-std::vector<GpuGroup> gather(const GpusByNode& nodes, const Site& site) {
-  std::vector<GpuGroup> groups;
-  for (const SiteNode& node : site.nodes) {
-    const auto found = nodes.find(node.name);
-    if (found == nodes.end()) continue;
-    for (const GpuGroup& own : found->second) {
-      auto same = std::ranges::find_if(groups, [&](const GpuGroup& group) {
-        return group.model == own.model && group.count == own.count && group.memory == own.memory &&
-               group.files == own.files;
-      });
-      if (same == groups.end()) {
-        groups.push_back(own);
-      } else {
-        same->nodes.push_back(node.name);
-      }
-    }
-  }
-  return groups;
 }
 
 bool is_new_file(std::string_view text, CommentStyle style) {
@@ -234,7 +85,7 @@ class Planner {
     // are.
     const bool lua = path.ends_with(".lua");
     if (before && (lua ? means_the_same_lua(*before, after)
-                       : means_the_same(*before, after, {kRemembered, kOptions}))) {
+                       : means_the_same(*before, after, {kRememberedGpus, kOptions}))) {
       return;
     }
     plan_.changes.push_back({path, std::move(before), std::move(after)});
@@ -247,7 +98,7 @@ class Planner {
       if (line.find(" --billing") != std::string::npos) billing_ = true;
       if (line.find(" --no-confine") != std::string::npos) confine_ = false;
     }
-    const auto nodes = by_node(remembered_gpus(gres_conf_.value_or("")), input_.gpus);
+    const auto nodes = gpus_by_node(remembered_gpus(gres_conf_.value_or("")), input_.gpus);
     for (const auto& [node, groups] : nodes) {
       const std::string& name = node;  // clang 14 captures no structured binding
       const bool known =
@@ -268,7 +119,7 @@ class Planner {
         }
       }
     }
-    plan_.gpus = gather(nodes, site_);
+    plan_.gpus = gather_gpus(nodes, site_);
     nodes_ = nodes;
     if (plan_.gpus.empty()) {
       return fail(Error::Code::invalid_argument,
@@ -474,7 +325,7 @@ class Planner {
                       billing_ ? " --billing" : "", confine_ ? "" : " --no-confine"));
     }
     for (const GpuGroup& group : plan_.gpus) {
-      add(std::string(kRemembered) + format_gpu_group(group));
+      add(std::string(kRememberedGpus) + format_gpu_group(group));
       GpuGroup alike = group;
       GpuGroup named = group;
       const auto is_named = [&](const auto& n) { return table_.gpus_by_node.contains(n); };
@@ -581,21 +432,6 @@ class Planner {
     return {};
   }
 
-  // A `return` must be the last statement of a Lua file: ours goes before it.
-  static std::size_t end_of_lua(const std::vector<std::string>& lines) {
-    for (std::size_t i = lines.size(); i-- > 0;) {
-      const auto first = lines[i].find_first_not_of(" \t\r");
-      if (first == std::string::npos || lines[i].compare(first, 2, "--") == 0) continue;
-      const bool returns =
-          lines[i].starts_with("return") && (lines[i].size() == 6 || !is_name(lines[i][6]));
-      return returns ? i : lines.size();
-    }
-    return lines.size();
-  }
-  static bool is_name(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-  }
-
   void say_what_is_not_shared() {
     std::vector<std::string> others;
     for (const SiteNode& node : site_.nodes) {
@@ -651,17 +487,6 @@ Result<SetupPlan> plan_undo(const std::string& slurm_conf, const ReadFile& read)
     plan.changes.push_back({beside("aliquot_submit.lua"), lua, std::nullopt});
   }
   return plan;
-}
-
-std::vector<GpuGroup> remembered_gpus(std::string_view gres_conf) {
-  std::vector<GpuGroup> groups;
-  for (const auto& line : lines_of_text(gres_conf)) {
-    if (!line.starts_with(kRemembered)) continue;
-    if (auto group = parse_gpu_group(std::string_view(line).substr(kRemembered.size()), "")) {
-      groups.push_back(std::move(*group));
-    }
-  }
-  return groups;
 }
 
 }  // namespace aliquot::slurm

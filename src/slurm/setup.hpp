@@ -40,7 +40,4 @@ struct SetupPlan {
 Result<SetupPlan> plan_setup(const SetupInput& input, const ReadFile& read);
 Result<SetupPlan> plan_undo(const std::string& slurm_conf, const ReadFile& read);
 
-// The GPUs that an earlier setup was told of, from its gres.conf.
-std::vector<GpuGroup> remembered_gpus(std::string_view gres_conf);
-
 }  // namespace aliquot::slurm

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "slurm/check.hpp"
+#include "slurm/node_gpus.hpp"
 #include "slurm/samples.hpp"
 #include "slurm/setup_advice.hpp"
 #include "slurm/submit_lua.hpp"

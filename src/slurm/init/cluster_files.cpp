@@ -6,6 +6,7 @@
 #include "base/hostlist.hpp"
 #include "base/text.hpp"
 #include "slurm/conf_text.hpp"
+#include "slurm/node_gpus.hpp"
 #include "slurm/plain_name.hpp"
 
 namespace aliquot::slurm {

@@ -14,6 +14,7 @@
 #include "slurm/check.hpp"
 #include "slurm/lua_check.hpp"
 #include "slurm/node_conf.hpp"
+#include "slurm/node_gpus.hpp"
 #include "slurm/setup_files.hpp"
 #include "slurm/tool/commands.hpp"
 #include "slurm/tool/silence.hpp"

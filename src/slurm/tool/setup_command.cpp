@@ -7,6 +7,7 @@
 #include "base/hostlist.hpp"
 #include "base/text.hpp"
 #include "slurm/client.hpp"
+#include "slurm/node_gpus.hpp"
 #include "slurm/setup.hpp"
 #include "slurm/setup_advice.hpp"
 #include "slurm/setup_files.hpp"

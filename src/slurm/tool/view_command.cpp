@@ -14,6 +14,7 @@
 #include "api/json.hpp"
 #include "base/text.hpp"
 #include "slurm/client.hpp"
+#include "slurm/node_gpus.hpp"
 #include "slurm/plain_name.hpp"
 #include "slurm/setup.hpp"
 #include "slurm/setup_files.hpp"
