@@ -51,7 +51,7 @@ _aliquot() {
     return
   fi
   case $prev in
-    --config | --slurm-conf | --plugin | --dir | --extra | --job-submit | --library | --root | --expected | \
+    --config | --kubeconfig | --slurm-conf | --plugin | --dir | --extra | --job-submit | --library | --root | --expected | \
       --output | --error | --input | --chdir | --multi-prog)
       _aliquot_files "$cur"
       return
@@ -61,6 +61,8 @@ _aliquot() {
     --policy) words="all $(_aliquot_ask "$name" sim policies | awk 'NR > 1 { print $1 }')" ;;
     --order) words="own published" ;;
     --model) words=$(sed -n 's/.*--model NAME .*: \(.*\) (.*/\1/p' <<<"$help") ;;
+    -n | --namespace) [[ ! ${path[1]:-} =~ ^(status|top|why)$ ]] || words=$(kubectl get namespaces -o name 2>/dev/null | sed 's|.*/||') ;;
+    --context) words=$(kubectl config get-contexts -o name 2>/dev/null) ;;
     -p | --partition) words=$(_aliquot_ask "$name" sinfo -h -o %R) ;;
     -u | --user | --users | --uid) words=$(compgen -u) ;;
     -t | --states) [[ ${path[*]} == *squeue ]] && words="pending running suspended completing completed cancelled failed timeout all" ;;

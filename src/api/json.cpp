@@ -66,7 +66,7 @@ TABLE(JobSpec, FIELD(name), FIELD(partition), FIELD(account), FIELD(qos), FIELD(
   FIELD(memory_per_cpu), FIELD(memory_per_gpu), FIELD(exclusive), FIELD(constraint), FIELD(gres),
   FIELD(gpus), FIELD(gpus_per_node), FIELD(gpus_per_task), FIELD(gpu_mem), FIELD(gpu_share));
 TABLE(GpuHold, FIELD(index), FIELD(uuid), FIELD(model), FIELD(memory), FIELD(compute), FIELD(whole),
-  FIELD(node));
+  FIELD(node), FIELD(container));
 TABLE(StepInfo, FIELD(job_id), FIELD(id), FIELD(name), FIELD(state), FIELD(start_ms), FIELD(end_ms),
   FIELD(exit_code), FIELD(exit_signal), FIELD(ntasks), FIELD(cpus), FIELD(user_cpu_ms),
   FIELD(system_cpu_ms), FIELD(max_rss), FIELD(gpus));
@@ -82,7 +82,7 @@ TABLE(JobInfo, FIELD(id), FIELD(array_job_id), FIELD(array_task_id), FIELD(array
   FIELD(gres), FIELD(constraint), FIELD(node), FIELD(gpus), FIELD(enforcement), DETAIL(command),
   DETAIL(work_dir), DETAIL(std_out), DETAIL(std_err), DETAIL(std_in), DETAIL(submit_host),
   FIELD(steps), FIELD(user_cpu_ms), FIELD(system_cpu_ms), FIELD(max_rss), FIELD(gpu_ms),
-  FIELD(gpu_memory_peak), FIELD(gpu_utilisation));
+  FIELD(gpu_memory_peak), FIELD(gpu_utilisation), FIELD(pod));
 TABLE(GpuProcess, FIELD(pid), FIELD(user), FIELD(command), FIELD(memory), FIELD(job_id));
 TABLE(GpuInfo, FIELD(index), FIELD(uuid), FIELD(model), FIELD(simulated), FIELD(health),
   FIELD(memory), FIELD(memory_granted), FIELD(memory_used), FIELD(compute_limit),
@@ -107,7 +107,7 @@ TABLE(StepEnd, FIELD(exit_code), FIELD(exit_signal), FIELD(user_cpu_ms), FIELD(s
 TABLE(CancelSpec, FIELD(signal), FIELD(batch), FIELD(full));
 TABLE(DrainSpec, FIELD(reason));
 TABLE(WhyInfo, FIELD(job_id), FIELD(state), FIELD(reason), FIELD(sentences),
-  FIELD(earliest_start_ms));
+  FIELD(earliest_start_ms), FIELD(pod));
 TABLE(ErrorInfo, FIELD(code), FIELD(message));
 TABLE(JobList, FIELD(jobs), FIELD(next));
 // clang-format on

@@ -99,7 +99,8 @@ struct GpuHold {
   std::int64_t memory = 0;
   std::int64_t compute = 0;  // 1/10,000
   bool whole = false;
-  std::string node = {};  // where there are several
+  std::string node = {};       // where there are several
+  std::string container = {};  // of a pod
 };
 
 struct StepInfo {
@@ -192,10 +193,12 @@ struct JobInfo {
   std::int64_t gpu_ms = 0;  // GPU time: measured in the job, else compute share × time
   std::int64_t gpu_memory_peak = 0;
   std::int64_t gpu_utilisation = 0;  // mean, 1/10,000
+
+  std::string pod;  // of Kubernetes, `namespace/name`: its id is a number for this answer alone
 };
 
 struct GpuProcess {
-  std::int64_t pid = 0;
+  std::int64_t pid = 0;  // 0: not told; of a container all together
   std::string user;
   std::string command;
   std::int64_t memory = 0;
@@ -267,11 +270,12 @@ struct ClusterInfo {
   NodeInfo node;
   std::vector<PartitionInfo> partitions;
   std::map<std::string, std::string> config;  // for scontrol show config
-  std::string engine;                         // "slurm"; empty: the embedded one
+  std::string engine;                         // "slurm", "kubernetes"; empty: the embedded one
   std::vector<NodeInfo> nodes;                // of a cluster; empty: `node` is all there is
 };
 
-// Both at once: what `aliquot status --json` prints and `aliquot-slurm view` answers.
+// Both at once: what `aliquot status --json` prints, and `aliquot-slurm view` and `aliquot-kube
+// view` answer.
 struct Overview {
   ClusterInfo cluster;
   std::vector<JobInfo> jobs;
@@ -330,6 +334,7 @@ struct WhyInfo {
   std::string reason;
   std::vector<std::string> sentences;
   std::optional<std::int64_t> earliest_start_ms;
+  std::string pod = {};  // instead of the job's number
 };
 
 // An error's code names Slurm's own error where there is one: the commands print its text.

@@ -1,5 +1,7 @@
 #include "cli/commands.hpp"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string>
@@ -30,6 +32,10 @@ bool run_named_command(int argc, char** argv, int& status) {
       status = failed(engine.error());
     } else if (*engine == Engine::slurm) {
       status = run_slurms(argv + i);
+    } else if (*engine == Engine::kubernetes) {
+      complain(fmt::format("{} is not for Kubernetes: pods are made and looked at with kubectl",
+                           command->name));
+      status = kFailed;
     } else {
       status = std::get<RunCommand*>(command->start)(argc - i, argv + i);
     }

@@ -29,7 +29,8 @@ Result<std::optional<Engine>> engine_asked() {
   if (asked.empty()) return std::optional<Engine>{};
   if (asked == "slurm") return Engine::slurm;
   if (asked == "embedded") return Engine::embedded;
-  return fail(Error::Code::invalid_argument, "ALIQUOT_ENGINE is {}: write slurm or embedded",
+  if (asked == "kube" || asked == "kubernetes") return Engine::kubernetes;
+  return fail(Error::Code::invalid_argument, "ALIQUOT_ENGINE is {}: write slurm, kube or embedded",
               quote(asked));
 }
 
@@ -80,14 +81,27 @@ int run_slurms(char** argv) {
   return kFailed;
 }
 
-std::optional<int> refused_on_slurm(std::string_view command, std::string_view instead) {
+std::optional<int> refused_on_cluster(std::string_view command, const Instead& instead) {
   const auto engine = engine_asked();
   if (!engine) return failed(engine.error());
-  if (*engine != Engine::slurm) return std::nullopt;
-  complain(
-      fmt::format("{}: ALIQUOT_ENGINE is slurm, and this is about the daemon of one machine: {}",
-                  command, instead));
-  return kFailed;
+  if (*engine == Engine::slurm && !instead.slurm.empty()) {
+    complain(
+        fmt::format("{}: ALIQUOT_ENGINE is slurm, and this is about the daemon of one machine: {}",
+                    command, instead.slurm));
+    return kFailed;
+  }
+  if (*engine == Engine::kubernetes && !instead.kubernetes.empty()) {
+    complain(fmt::format("{}: this is not for Kubernetes: {}", command, instead.kubernetes));
+    return kFailed;
+  }
+  return std::nullopt;
 }
+
+bool is_kubectl_plugin(std::string_view argv0) {
+  argv0.remove_prefix(argv0.rfind('/') + 1);  // npos + 1 is 0
+  return argv0 == "kubectl-aliquot";
+}
+
+void choose_kubernetes() { ::setenv("ALIQUOT_ENGINE", "kube", 1); }
 
 }  // namespace aliquot::cli

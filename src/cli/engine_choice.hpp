@@ -1,6 +1,7 @@
-// Which engine the caller wants: $ALIQUOT_ENGINE, `embedded` or `slurm`, holds for every command. A
-// command that Slurm has as well then is Slurm's own; ours that are about the daemon of this
-// machine say so.
+// Which engine the caller wants: $ALIQUOT_ENGINE, `embedded`, `slurm` or `kube`, holds for every
+// command. With `slurm` a command that Slurm has as well is Slurm's own; ours that have nothing to
+// do on a cluster say so. Called as a plugin of kubectl (`kubectl aliquot`, which runs
+// kubectl-aliquot), this program is for Kubernetes.
 #pragma once
 
 #include <optional>
@@ -12,7 +13,7 @@
 
 namespace aliquot::cli {
 
-enum class Engine { embedded, slurm };
+enum class Engine { embedded, slurm, kubernetes };
 
 // Nothing: not said.
 Result<std::optional<Engine>> engine_asked();
@@ -27,8 +28,17 @@ std::vector<std::string> add_own_program(const char* passed, const std::string& 
 // Hands over to Slurm's own command; returns only where there is none.
 int run_slurms(char** argv);
 
-// For commands about the daemon of this machine alone: the exit status, where the caller wants
-// Slurm. `instead`: what to do there.
-std::optional<int> refused_on_slurm(std::string_view command, std::string_view instead);
+// What to do on a cluster instead of a command that is not for it.
+struct Instead {
+  std::string_view slurm = {};  // empty: it is for Slurm, too
+  std::string_view kubernetes = {};
+};
+// The exit status, where the caller wants an engine that the command is not for.
+std::optional<int> refused_on_cluster(std::string_view command, const Instead& instead);
+
+// Whether the program was called by this name: `/usr/bin/kubectl-aliquot`.
+bool is_kubectl_plugin(std::string_view argv0);
+// From now on, for this process and what it starts.
+void choose_kubernetes();
 
 }  // namespace aliquot::cli

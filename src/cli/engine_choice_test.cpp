@@ -14,17 +14,36 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(EngineChoice, IsOneOfTwo) {
+TEST(EngineChoice, IsOneOfThree) {
   ::unsetenv("ALIQUOT_ENGINE");
   EXPECT_EQ(engine_asked().value(), std::nullopt);
-  EXPECT_EQ(refused_on_slurm("up", "…"), std::nullopt);
+  const Instead both{.slurm = "…", .kubernetes = "…"};
+  EXPECT_EQ(refused_on_cluster("up", both), std::nullopt);
   ::setenv("ALIQUOT_ENGINE", "slurm", 1);
   EXPECT_EQ(engine_asked().value(), Engine::slurm);
-  EXPECT_NE(refused_on_slurm("up", "…"), std::nullopt);
+  EXPECT_NE(refused_on_cluster("up", both), std::nullopt);
+  EXPECT_EQ(refused_on_cluster("logs", {.kubernetes = "…"}), std::nullopt);
+  for (const char* word : {"kube", "kubernetes"}) {
+    ::setenv("ALIQUOT_ENGINE", word, 1);
+    EXPECT_EQ(engine_asked().value(), Engine::kubernetes);
+    EXPECT_NE(refused_on_cluster("logs", {.kubernetes = "…"}), std::nullopt);
+    EXPECT_EQ(refused_on_cluster("x", {.slurm = "…"}), std::nullopt);
+  }
   ::setenv("ALIQUOT_ENGINE", "embedded", 1);
   EXPECT_EQ(engine_asked().value(), Engine::embedded);
   ::setenv("ALIQUOT_ENGINE", "k8s", 1);
-  EXPECT_EQ(engine_asked().error().message, "ALIQUOT_ENGINE is 'k8s': write slurm or embedded");
+  EXPECT_EQ(engine_asked().error().message,
+            "ALIQUOT_ENGINE is 'k8s': write slurm, kube or embedded");
+  ::unsetenv("ALIQUOT_ENGINE");
+}
+
+TEST(EngineChoice, KubectlsPluginIsForKubernetes) {
+  EXPECT_TRUE(is_kubectl_plugin("kubectl-aliquot"));
+  EXPECT_TRUE(is_kubectl_plugin("/usr/bin/kubectl-aliquot"));
+  EXPECT_FALSE(is_kubectl_plugin("/usr/bin/aliquot"));
+  ::setenv("ALIQUOT_ENGINE", "slurm", 1);
+  choose_kubernetes();
+  EXPECT_EQ(engine_asked().value(), Engine::kubernetes);
   ::unsetenv("ALIQUOT_ENGINE");
 }
 

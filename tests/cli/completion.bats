@@ -108,3 +108,23 @@ walk() { # WORD…
   cat calls
   ! grep -vE ' --help$|^squeue --me|^sinfo -h -o %R$' calls
 }
+
+@test "kubectl completes its plugin" {
+  plugin=$BATS_TEST_DIRNAME/../../packaging/kubectl/kubectl_complete-aliquot
+  printf '#!/bin/sh\necho "pod/train"\n' >"$BATS_TEST_TMPDIR/kubectl"
+  chmod +x "$BATS_TEST_TMPDIR/kubectl"
+  PATH=$BATS_TEST_TMPDIR:$PATH
+  said() { # EXPECTED WORD…
+    local expected=$1
+    shift
+    output=$("$plugin" "$@" | tr '\n' ' ')
+    echo "$*: $output"
+    [ "$output" = "$expected" ]
+  }
+  said "status why gpus top :4 " ""
+  said "status why gpus top :4 " s
+  said "pod/train :4 " why ""
+  said "train :4 " status -n ""
+  said ":4 " gpus ""
+  [[ $("$plugin" status --) == *--all-namespaces*--context*--namespace* ]]
+}

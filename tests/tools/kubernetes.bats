@@ -143,6 +143,20 @@ need_helm() { command -v "$helm" >/dev/null || skip "Helm is not here"; }
   [ "$(jq -c 'select(.verbs | index("update")) | .resources' "$BATS_TEST_TMPDIR/rules")" = '["leases"]' ]
 }
 
+@test "who looks may read and nothing else, and nobody does before an administrator says so" {
+  for file in aliquot aliquot-dra; do
+    json "$packaging/$file.yaml" >"$BATS_TEST_TMPDIR/objects"
+    jq -es '[.[] | select((.kind | IN("Role", "ClusterRole")) and .metadata.name == "aliquot-view") | .rules[]] | length >= 2
+      and all(.[]; .verbs == ["list"] or (.verbs == ["get"] and .resources == ["pods/proxy"]))' "$BATS_TEST_TMPDIR/objects"
+    # The agents of our own namespace are what may be asked.
+    jq -es 'any(.[]; .kind == "Role" and .metadata.name == "aliquot-view" and .metadata.namespace == "aliquot")' "$BATS_TEST_TMPDIR/objects"
+    jq -es 'all(.[]; .roleRef.name != "aliquot-view")' "$BATS_TEST_TMPDIR/objects"
+  done
+  # What it asks for is in them, besides what is of a namespace's own: its quotas and events.
+  [ "$(grep -ohE '"(nodes|pods|resourceclaims|resourcequotas|events)"|/api/v1/(nodes|pods)"' src/kube/view/questions.cpp | tr -d '"' | sed 's|.*/||' | sort -u | tr '\n' ' ')" = \
+    "events nodes pods resourceclaims resourcequotas " ]
+}
+
 @test "claims instead of resources: what differs" {
   dra() { of "$1" "$2" "$packaging/aliquot-dra.yaml"; }
   dra DaemonSet aliquot-kube-node | jq -e '.spec.template.spec | (.containers[0].args | index("--dra") and index("--cdi-dir=/var/run/cdi"))

@@ -16,6 +16,11 @@ struct DoctorOptions {
 };
 
 int doctor(const DoctorOptions& options) {
+  if (const auto no = refused_on_cluster(
+          "doctor",
+          {.kubernetes = "look with 'kubectl -n aliquot get pods' (docs/kubernetes.md)"})) {
+    return *no;
+  }
   const auto engine = engine_asked();
   if (!engine) return failed(engine.error());
   if (*engine == Engine::slurm) {

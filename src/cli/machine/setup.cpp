@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "cli/console.hpp"
+#include "cli/engine_choice.hpp"
 #include "cli/machine/preload.hpp"
 #include "cli/own_command.hpp"
 #include "cli/view/json_writer.hpp"
@@ -30,6 +31,10 @@ std::string installed_library() {
 }
 
 int preload(const SetupOptions& options) {
+  if (const auto no = refused_on_cluster(
+          "setup preload", {.kubernetes = "containers with GPUs have the library anyhow"})) {
+    return *no;
+  }
   const auto done = options.what == "off"
                         ? preload_off(options.root)
                         : preload_on(options.root, options.library.empty() ? installed_library()

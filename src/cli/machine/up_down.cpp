@@ -103,7 +103,9 @@ Result<Pid> start(const std::vector<std::string>& command, const std::string& lo
 }
 
 int up(const UpOptions& options) {
-  if (const auto no = refused_on_slurm("up", "on a cluster, systemctl start aliquot-agent")) {
+  if (const auto no = refused_on_cluster(
+          "up", {.slurm = "on a cluster, systemctl start aliquot-agent",
+                 .kubernetes = "the manifests start what runs there (docs/kubernetes.md)"})) {
     return *no;
   }
   if (auto daemon = DaemonClient::connect()) {
@@ -187,7 +189,9 @@ std::size_t running_jobs(DaemonClient& daemon) {
 }
 
 int down(const UpOptions& options) {
-  if (const auto no = refused_on_slurm("down", "on a cluster, systemctl stop aliquot-agent")) {
+  if (const auto no = refused_on_cluster(
+          "down", {.slurm = "on a cluster, systemctl stop aliquot-agent",
+                   .kubernetes = "kubectl delete what the manifests made (docs/kubernetes.md)"})) {
     return *no;
   }
   auto daemon = DaemonClient::connect();

@@ -21,7 +21,8 @@
 namespace aliquot::cli {
 namespace {
 
-constexpr const char* kTool = "aliquot-slurm";
+constexpr const char* kSlurmTool = "aliquot-slurm";
+constexpr const char* kKubeTool = "aliquot-kube";
 
 tl::unexpected<api::ErrorInfo> wrong(std::string message) {
   return tl::make_unexpected(api::ErrorInfo{"", std::move(message)});
@@ -42,10 +43,10 @@ bool has_slurm() {
 }
 
 // What the tool prints; if it fails, its message is the error.
-Reply<std::string> run_tool(const std::vector<std::string>& words) {
-  const auto program = find_part_program(kTool);
+Reply<std::string> run_tool(const char* tool, const std::vector<std::string>& words) {
+  const auto program = find_part_program(tool);
   if (program.empty()) {
-    return wrong(fmt::format("{} is not beside this program: install the whole package", kTool));
+    return wrong(fmt::format("{} is not beside this program: install the whole package", tool));
   }
   std::vector<std::string> argv{program};
   argv.insert(argv.end(), words.begin(), words.end());
@@ -57,11 +58,20 @@ Reply<std::string> run_tool(const std::vector<std::string>& words) {
   return wrong(said.empty() ? fmt::format("{} failed", program) : said);
 }
 
-Reply<Engine> choose(const Reply<DaemonClient>& daemon) {
+Reply<Engine> choose(const Reply<DaemonClient>& daemon, const KubeOptions& kube = {}) {
   const auto asked = engine_asked();
   if (!asked) return wrong(asked.error().message);
-  if (*asked) return **asked;
-  return !daemon && has_slurm() ? Engine::slurm : Engine::embedded;
+  const auto engine = asked->value_or(!daemon && has_slurm() ? Engine::slurm : Engine::embedded);
+  if (const auto misplaced = kube.misplaced(engine)) return wrong(*misplaced);
+  return engine;
+}
+
+std::vector<std::string> kube_view(const KubeOptions& kube,
+                                   std::initializer_list<const char*> more) {
+  std::vector<std::string> words{"view"};
+  for (auto& word : kube.words()) words.push_back(std::move(word));
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
 }
 
 Reply<api::Overview> ask_daemon(DaemonClient& daemon) {
@@ -123,17 +133,21 @@ std::string overview_json(const api::Overview& overview) {
   return "{\"cluster\":" + api::to_json(overview.cluster) + "," + jobs.take().substr(1) + "\n";
 }
 
-Reply<api::Overview> ask_overview(bool limits) {
+Reply<api::Overview> ask_overview(bool limits, const KubeOptions& kube) {
   auto daemon = DaemonClient::connect();
-  const auto engine = choose(daemon);
+  const auto engine = choose(daemon, kube);
   if (!engine) return tl::make_unexpected(engine.error());
+  if (*engine == Engine::kubernetes) {
+    const auto words = limits ? kube_view(kube, {"--quota"}) : kube_view(kube, {});
+    return decoded<api::Overview>(run_tool(kKubeTool, words));
+  }
   if (*engine == Engine::embedded) {
     if (!daemon) return tl::make_unexpected(daemon.error());
     return ask_daemon(*daemon);
   }
   std::vector<std::string> words{"view"};
   if (limits) words.emplace_back("--limits");
-  return decoded<api::Overview>(run_tool(words));
+  return decoded<api::Overview>(run_tool(kSlurmTool, words));
 }
 
 Reply<api::JobInfo> ask_job(const std::string& id) {
@@ -144,7 +158,7 @@ Reply<api::JobInfo> ask_job(const std::string& id) {
     if (!daemon) return tl::make_unexpected(daemon.error());
     return find_daemons_job(*daemon, id);
   }
-  const auto printed = run_tool({"view"});
+  const auto printed = run_tool(kSlurmTool, {"view"});
   if (!printed) return tl::make_unexpected(printed.error());
   auto overview = api::from_json<api::Overview>(*printed);
   if (!overview) return wrong(overview.error().message);
@@ -162,17 +176,20 @@ Reply<api::JobInfo> ask_job(const std::string& id) {
                                  id));
 }
 
-Reply<api::WhyInfo> ask_why(const std::string& job) {
+Reply<api::WhyInfo> ask_why(const std::string& job, const KubeOptions& kube) {
+  auto daemon = DaemonClient::connect();
+  const auto engine = choose(daemon, kube);
+  if (!engine) return tl::make_unexpected(engine.error());
+  if (*engine == Engine::kubernetes) {
+    return decoded<api::WhyInfo>(run_tool(kKubeTool, kube_view(kube, {"--why", job.c_str()})));
+  }
   // `7_[1-3]`: squeue shows elements that wait together so. They wait for the same.
   const auto several = job.ends_with(']') ? parse_job_pattern(job) : std::nullopt;
-  auto daemon = DaemonClient::connect();
-  const auto engine = choose(daemon);
-  if (!engine) return tl::make_unexpected(engine.error());
   if (*engine == Engine::embedded) {
     if (!daemon) return tl::make_unexpected(daemon.error());
     return daemon->get<api::WhyInfo>(job_target(several ? several->targets()[0] : job) + "/why");
   }
-  return decoded<api::WhyInfo>(run_tool({"view", "why", several ? several->job : job}));
+  return decoded<api::WhyInfo>(run_tool(kSlurmTool, {"view", "why", several ? several->job : job}));
 }
 
 }  // namespace aliquot::cli

@@ -137,7 +137,9 @@ bool has_started(const JobInfo& job) {
 
 void append_job_id(std::string& out, const JobInfo& job) {
   const auto end = std::back_inserter(out);
-  if (!job.array_pending.empty()) {
+  if (!job.pod.empty()) {
+    out += job.pod;
+  } else if (!job.array_pending.empty()) {
     fmt::format_to(end, "{}_[{}]", job.array_job_id.value_or(job.id), job.array_pending);
   } else if (job.array_task_id) {
     fmt::format_to(end, "{}_{}", job.array_job_id.value_or(job.id), *job.array_task_id);

@@ -34,7 +34,7 @@ bool is_finished(const api::JobInfo& job);
 // Has begun to run, even if it has ended by now.
 bool has_started(const api::JobInfo& job);
 
-// `7`, `7_3` or `7_[1-6%2]`.
+// `7`, `7_3` or `7_[1-6%2]`; of a pod `team/train`.
 void append_job_id(std::string& out, const api::JobInfo& job);
 std::string job_id_text(const api::JobInfo& job);
 

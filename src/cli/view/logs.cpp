@@ -4,6 +4,7 @@
 #include "api/json.hpp"
 #include "base/text.hpp"
 #include "cli/console.hpp"
+#include "cli/engine_choice.hpp"
 #include "cli/interrupts.hpp"
 #include "cli/own_command.hpp"
 #include "cli/query.hpp"
@@ -80,6 +81,7 @@ int print_json(const api::JobInfo& job) {
 }
 
 int logs(const LogsOptions& options) {
+  if (const auto no = refused_on_cluster("logs", {.kubernetes = "use 'kubectl logs'"})) return *no;
   if (!is_job_id(options.job)) return no_job_id(options.job);
   auto job = ask_job(options.job);
   if (!job) return refused(job.error(), options.job);

@@ -8,6 +8,7 @@
 
 #include "api/json.hpp"
 #include "cli/console.hpp"
+#include "cli/engine_choice.hpp"
 #include "cli/own_command.hpp"
 #include "cli/query.hpp"
 #include "cli/users.hpp"
@@ -19,10 +20,11 @@ namespace {
 
 struct OverviewOptions {
   bool json = false;
+  KubeOptions kube;
 };
 
 int status(const OverviewOptions& options) {
-  const auto overview = ask_overview(true);
+  const auto overview = ask_overview(true, options.kube);
   if (!overview) return refused(overview.error());
   if (options.json) return print(overview_json(*overview));
   const auto uid = ::getuid();
@@ -39,7 +41,7 @@ std::string gpus_json(const api::ClusterInfo& cluster) {
 }
 
 int gpus(const OverviewOptions& options) {
-  const auto overview = ask_overview(false);
+  const auto overview = ask_overview(false, options.kube);
   if (!overview) return refused(overview.error());
   if (options.json) return print(gpus_json(overview->cluster));
   return print(format_gpus(overview->cluster, overview->jobs, Paint::for_stdout()));
@@ -48,40 +50,51 @@ int gpus(const OverviewOptions& options) {
 struct WhyOptions {
   std::vector<std::string> jobs = {"last"};
   bool json = false;
+  KubeOptions kube;
 };
 
-int why_one(const std::string& job, bool json) {
-  const auto info = ask_why(job);
+int why_one(const std::string& job, const WhyOptions& options) {
+  const auto info = ask_why(job, options.kube);
   if (!info) return refused(info.error(), job);
-  if (json) return print(api::to_json(*info) + "\n");
+  if (options.json) return print(api::to_json(*info) + "\n");
   return print(format_why(*info, job, wall_now(), Paint::for_stdout()));
 }
 
 // One after the other; of those that are not known, the others are told all the same.
 int why(const WhyOptions& options) {
+  const auto engine = engine_asked();
+  if (!engine) return failed(engine.error());
   for (const auto& job : options.jobs) {
-    if (!is_job_id(job)) return no_job_id(job);
+    // What names a pod, Kubernetes' tool knows.
+    if (*engine != Engine::kubernetes && !is_job_id(job)) return no_job_id(job);
   }
   int status = kDone;
-  for (const auto& job : options.jobs) status = std::max(status, why_one(job, options.json));
+  for (const auto& job : options.jobs) status = std::max(status, why_one(job, options));
   return status;
 }
 
 }  // namespace
 
 void add_status(CLI::App& command, Invocation& invocation) {
-  command.add_flag("--json", run_with(command, invocation, status).json, kJsonAbout);
+  auto& options = run_with(command, invocation, status);
+  command.add_flag("--json", options.json, kJsonAbout);
+  add_kube_options(command, options.kube, true);
 }
 
 void add_gpus(CLI::App& command, Invocation& invocation) {
-  command.add_flag("--json", run_with(command, invocation, gpus).json, kJsonAbout);
+  auto& options = run_with(command, invocation, gpus);
+  command.add_flag("--json", options.json, kJsonAbout);
+  add_kube_options(command, options.kube, false);
 }
 
 void add_why(CLI::App& command, Invocation& invocation) {
   auto& options = run_with(command, invocation, why);
-  command.add_option("job", options.jobs, "The job's id, or last; several, one after the other")
+  command
+      .add_option("job", options.jobs,
+                  "The job's id, or last; several, one after the other; on Kubernetes pod/NAME")
       ->capture_default_str();
   command.add_flag("--json", options.json, kJsonAbout);
+  add_kube_options(command, options.kube, true);
 }
 
 }  // namespace aliquot::cli

@@ -59,16 +59,38 @@ std::int64_t held(const JobInfo& job) {
   return compute;
 }
 
+bool is_of_kubernetes(const api::ClusterInfo& cluster) { return cluster.engine == "kubernetes"; }
+
+std::string config_of(const api::ClusterInfo& cluster, const std::string& key) {
+  const auto found = cluster.config.find(key);
+  return found == cluster.config.end() ? std::string() : found->second;
+}
+
+// Pods have no users: those of the caller's namespace are the caller's, of all where none is meant.
+bool is_mine(const api::ClusterInfo& cluster, const JobInfo& job, const Looking& looking) {
+  if (!is_of_kubernetes(cluster)) return job.uid == looking.uid;
+  const auto space = config_of(cluster, "Namespace");
+  return space.empty() || job.user == space;
+}
+
+// Who is meant by that.
+std::string my_name(const api::ClusterInfo& cluster, const Looking& looking) {
+  if (!is_of_kubernetes(cluster)) return looking.user;
+  const auto space = config_of(cluster, "Namespace");
+  return space.empty() ? std::string("all namespaces") : "namespace " + space;
+}
+
 struct Count {
   std::int64_t running = 0;
   std::int64_t waiting = 0;
   std::int64_t gpus = 0;  // 1/10,000
 };
 
-Count count_jobs(const std::vector<JobInfo>& jobs, const Looking& looking, bool mine) {
+Count count_jobs(const api::ClusterInfo& cluster, const std::vector<JobInfo>& jobs,
+                 const Looking& looking, bool mine) {
   Count count;
   for (const auto& job : jobs) {
-    if ((job.uid == looking.uid) != mine) continue;
+    if (is_mine(cluster, job, looking) != mine) continue;
     if (is_active(job)) {
       ++count.running;
       count.gpus += held(job);
@@ -93,63 +115,88 @@ std::string my_line(const api::ClusterInfo& cluster, const Count& count, const L
           : fmt::format("using {} of {} ({})", gpu_count(count.gpus),
                         counted(gpu_total(cluster), "GPU"),
                         partial == cluster.config.end() ? "no limit" : partial->second);
-  return fmt::format("{}: {} · {} running, {} waiting\n", looking.user, paint.bold(using_text),
-                     count.running, count.waiting);
+  return fmt::format("{}: {} · {} running, {} waiting\n", my_name(cluster, looking),
+                     paint.bold(using_text), count.running, count.waiting);
 }
 
-std::string my_jobs(const std::vector<JobInfo>& jobs, const Looking& looking) {
+// When a job ends, or why it does not run.
+std::string until_or_why(const JobInfo& job) {
+  const auto& detail = job.reason_detail;
+  if (!is_active(job)) return detail.empty() ? job.reason : detail;
+  if (!job.pod.empty()) return detail;  // nobody ends a pod at a time
+  auto until =
+      job.time_limit_ms
+          ? "ends by " +
+                format_timestamp(WallTime(job.end_ms.value_or(*job.start_ms + *job.time_limit_ms)))
+          : "no time limit";
+  if (!detail.empty()) until += "; " + detail;
+  return until;
+}
+
+std::string my_jobs(const api::ClusterInfo& cluster, const std::vector<JobInfo>& jobs,
+                    const Looking& looking) {
   std::vector<const JobInfo*> mine;
   for (const auto& job : jobs) {
-    if (job.uid == looking.uid && !is_finished(job)) mine.push_back(&job);
+    if (is_mine(cluster, job, looking) && !is_finished(job)) mine.push_back(&job);
   }
   if (mine.empty()) return "";
   std::ranges::sort(mine, [](const JobInfo* a, const JobInfo* b) {
     if (is_active(*a) != is_active(*b)) return is_active(*a);
     return a->id < b->id;
   });
+  const bool pods = is_of_kubernetes(cluster);
   std::vector<Row> rows;
+  std::size_t longest = 0;
   for (const auto* job : mine) {
     if (rows.size() == kMostRows) break;
     const auto gpus = is_active(*job) ? gpu_share_text(*job) : job->gres;
-    auto where = job->reason_detail.empty() ? job->reason : job->reason_detail;
-    if (is_active(*job)) {
-      where = job->time_limit_ms ? "ends by " + format_timestamp(WallTime(job->end_ms.value_or(
-                                                    *job->start_ms + *job->time_limit_ms)))
-                                 : "no time limit";
-      if (!job->reason_detail.empty()) where += "; " + job->reason_detail;
-    }
-    rows.push_back({job_id_text(*job), job->name, job->state,
-                    format_duration(time_used(*job, looking.now), TimeStyle::squeue), gpus, where});
+    Row row{job_id_text(*job)};
+    longest = std::max(longest, row.front().size());
+    if (!pods) row.push_back(job->name);
+    row.push_back(job->state);
+    row.push_back(format_duration(time_used(*job, looking.now), TimeStyle::squeue));
+    row.push_back(gpus);
+    row.push_back(until_or_why(*job));
+    rows.push_back(std::move(row));
   }
-  auto text = render_table({{"JOB", 12},
-                            {"NAME", 14},
-                            {"STATE", 10},
-                            {"TIME", 10, Align::right, "  "},
-                            {"GPUS", 24},
-                            {"UNTIL / WHY", 0, Align::left, ""}},
-                           rows, {.prefix = "  "});
+  std::vector<Column> columns;
+  if (pods) {
+    columns.push_back({"POD", std::max<std::size_t>(longest, 3)});
+  } else {
+    columns.push_back({"JOB", 12});
+    columns.push_back({"NAME", 14});
+  }
+  columns.push_back({"STATE", pods ? 11U : 10U});
+  columns.push_back({"TIME", 10, Align::right, "  "});
+  columns.push_back({"GPUS", 24});
+  columns.push_back({pods ? "WHY" : "UNTIL / WHY", 0, Align::left, ""});
+  auto text = render_table(columns, rows, {.prefix = "  "});
   if (mine.size() > rows.size()) {
-    text += fmt::format("  … and {} more: squeue --me\n", mine.size() - rows.size());
+    text += fmt::format("  … and {} more: {}\n", mine.size() - rows.size(),
+                        pods ? "kubectl get pods" : "squeue --me");
   }
   return text;
 }
 
 std::string gpu_line(const api::ClusterInfo& cluster, const api::NodeInfo& node, std::size_t width,
-                     const api::GpuInfo& gpu, const Paint& paint) {
+                     const api::GpuInfo& gpu, const JobsById& jobs, const Paint& paint) {
   const bool foreign = std::ranges::any_of(
       gpu.processes, [](const api::GpuProcess& process) { return !process.job_id; });
   // What the whole node is stands above its GPUs.
   const bool unfit = !gpu.health.empty() && gpu.health != "ok" && gpu.health != node.state;
-  return fmt::format("  {}gpu{:<2} {} {:>5}/{:<5} {:>5} busy  jobs {}{}{}{}\n",
-                     cluster.nodes.empty() ? "" : fmt::format("{:<{}} ", node.name, width),
-                     gpu.index, bar(gpu.memory_granted, gpu.memory), gib_text(gpu.memory_granted),
-                     gib_text(gpu.memory), busy_text(cluster, gpu), jobs_on(gpu),
-                     gpu.whole ? " (whole)" : "",
-                     foreign ? paint.yellow("  + processes outside the queue") : "",
-                     unfit ? paint.red("  " + gpu.health) : "");
+  return fmt::format(
+      "  {}gpu{:<2} {} {:>5}/{:<5} {:>5} busy  {} {}{}{}{}\n",
+      cluster.nodes.empty() ? "" : fmt::format("{:<{}} ", node.name, width), gpu.index,
+      bar(gpu.memory_granted, gpu.memory), gib_text(gpu.memory_granted), gib_text(gpu.memory),
+      busy_text(cluster, gpu), jobs_word(cluster), jobs_on(gpu, jobs), gpu.whole ? " (whole)" : "",
+      foreign ? paint.yellow(is_of_kubernetes(cluster) ? "  + processes of no pod"
+                                                       : "  + processes outside the queue")
+              : "",
+      unfit ? paint.red("  " + gpu.health) : "");
 }
 
-std::string gpu_row(const api::ClusterInfo& cluster, const api::GpuInfo& gpu, const Paint& paint) {
+std::string gpu_row(const api::ClusterInfo& cluster, const api::GpuInfo& gpu, const JobsById& jobs,
+                    const Paint& paint) {
   const auto memory = fmt::format("{} {}/{}", bar(gpu.memory_granted, gpu.memory),
                                   gib_text(gpu.memory_granted), gib_text(gpu.memory));
   const auto compute = fmt::format("{} {}/{}%", bar(gpu.compute_granted, gpu.compute_limit),
@@ -157,7 +204,7 @@ std::string gpu_row(const api::ClusterInfo& cluster, const api::GpuInfo& gpu, co
   return fmt::format(
       "{:<5} {:<18} {:<24} {:<24} {:>5}  {}{}{}\n", gpu.index,
       gpu.model + (gpu.simulated ? " (simulated)" : ""), memory, compute, busy_text(cluster, gpu),
-      jobs_on(gpu), gpu.whole ? " (whole)" : "",
+      jobs_on(gpu, jobs), gpu.whole ? " (whole)" : "",
       gpu.health.empty() || gpu.health == "ok" ? "" : paint.red(fmt::format(" {}", gpu.health)));
 }
 
@@ -167,8 +214,11 @@ std::string holds_on(const JobInfo& job, const std::string& node, const api::Gpu
   std::string out;
   for (const auto& hold : job.gpus) {
     if (hold.index != gpu.index || (!hold.node.empty() && hold.node != node)) continue;
+    const auto who = job.pod.empty()
+                         ? fmt::format("job {} {} {}", job_id_text(job), job.user, job.name)
+                         : fmt::format("pod {} {}", job.pod, hold.container);
     out +=
-        paint.dim(fmt::format("      job {} {} {}: {}", job_id_text(job), job.user, job.name,
+        paint.dim(fmt::format("      {}: {}", who,
                               hold.whole ? std::string("the whole GPU")
                                          : fmt::format("{}, {}% of compute", gib_text(hold.memory),
                                                        gpu_count(hold.compute * 100)))) +
@@ -215,9 +265,35 @@ std::string gib_text(std::int64_t bytes) {
                      : fmt::format("{}.{}G", bytes / kGib, tenths);
 }
 
-std::string jobs_on(const api::GpuInfo& gpu) {
+std::string unseen(const api::ClusterInfo& cluster, const Paint& paint) {
+  const auto text = config_of(cluster, "NotSeen");
+  std::string out;
+  if (text.empty()) return out;
+  for (const auto line : split(text, '\n')) out += paint.yellow(std::string(line)) + "\n";
+  return out;
+}
+
+JobsById by_id(const std::vector<JobInfo>& jobs) {
+  JobsById all;
+  for (const auto& job : jobs) all[job.id] = &job;
+  return all;
+}
+
+std::string_view jobs_word(const api::ClusterInfo& cluster) {
+  return is_of_kubernetes(cluster) ? "pods" : "jobs";
+}
+
+std::string jobs_on(const api::GpuInfo& gpu, const JobsById& jobs) {
+  constexpr std::size_t kMostNames = 3;
   std::string text;
-  for (const auto job : gpu.jobs) text += fmt::format("{}{}", text.empty() ? "" : ",", job);
+  std::size_t names = 0;
+  for (const auto id : gpu.jobs) {
+    const auto found = jobs.find(id);
+    const bool pod = found != jobs.end() && !found->second->pod.empty();
+    if (pod && ++names > kMostNames) continue;
+    text += (text.empty() ? "" : ",") + (pod ? found->second->pod : std::to_string(id));
+  }
+  if (names > kMostNames) text += fmt::format(",+{}", names - kMostNames);
   return text.empty() ? "-" : text;
 }
 
@@ -275,7 +351,10 @@ std::string gpu_count(std::int64_t compute) {
 
 std::string format_status(const api::ClusterInfo& cluster, const std::vector<JobInfo>& jobs,
                           const Looking& looking, const Paint& paint) {
-  auto out = usage_line(cluster, paint) + "\n";
+  // Who may see no nodes is told so below, and not that there are none.
+  const bool seen = !is_of_kubernetes(cluster) || !cluster.nodes.empty();
+  auto out = seen ? usage_line(cluster, paint) + "\n" : std::string();
+  const auto numbers = by_id(jobs);
   const bool each = cluster.nodes.empty() || gpu_total(cluster) <= kMostGpus;
   std::size_t width = 0;
   for (const auto& node : cluster.nodes) width = std::max(width, node.name.size());
@@ -287,30 +366,34 @@ std::string format_status(const api::ClusterInfo& cluster, const std::vector<Job
           "\n";
     }
     if (each) {
-      for (const auto& gpu : node->gpus) out += gpu_line(cluster, *node, width, gpu, paint);
+      for (const auto& gpu : node->gpus)
+        out += gpu_line(cluster, *node, width, gpu, numbers, paint);
     } else if (!node->gpus.empty()) {
       out += node_line(cluster, *node, width);
     }
   }
-  out += my_line(cluster, count_jobs(jobs, looking, true), looking, paint);
-  out += my_jobs(jobs, looking);
-  const auto others = count_jobs(jobs, looking, false);
+  out += my_line(cluster, count_jobs(cluster, jobs, looking, true), looking, paint);
+  out += my_jobs(cluster, jobs, looking);
+  const auto others = count_jobs(cluster, jobs, looking, false);
   if (others.running + others.waiting > 0) {
     out += paint.dim(fmt::format("others: using {} GPU{} · {} running, {} waiting",
                                  gpu_count(others.gpus), others.gpus == 10'000 ? "" : "s",
                                  others.running, others.waiting)) +
            "\n";
   }
-  return out;
+  return out + unseen(cluster, paint);
 }
 
 std::string format_gpus(const api::ClusterInfo& cluster, const std::vector<JobInfo>& jobs,
                         const Paint& paint) {
   if (gpu_total(cluster) == 0) {
+    if (is_of_kubernetes(cluster)) {
+      const auto missing = unseen(cluster, paint);
+      return missing.empty() ? "no GPU that Aliquot shares on this cluster\n" : missing;
+    }
     return cluster.nodes.empty() ? "no GPU on this machine\n" : "no GPU on this cluster\n";
   }
-  std::map<std::int64_t, const JobInfo*> by_id;
-  for (const auto& job : jobs) by_id[job.id] = &job;
+  const auto numbers = by_id(jobs);
   std::size_t width = 4;
   for (const auto& node : cluster.nodes) width = std::max(width, node.name.size());
   const auto first = [&](std::string_view text) {
@@ -318,31 +401,38 @@ std::string format_gpus(const api::ClusterInfo& cluster, const std::vector<JobIn
   };
   std::string out =
       paint.bold(first("NODE") + fmt::format("{:<5} {:<18} {:<24} {:<24} {:>5}  {}", "GPU", "MODEL",
-                                             "MEMORY", "COMPUTE", "BUSY", "JOBS")) +
+                                             "MEMORY", "COMPUTE", "BUSY",
+                                             is_of_kubernetes(cluster) ? "PODS" : "JOBS")) +
       "\n";
   for (const auto* node : nodes_of(cluster)) {
     for (const auto& gpu : node->gpus) {
-      out += first(node->name) + gpu_row(cluster, gpu, paint);
+      out += first(node->name) + gpu_row(cluster, gpu, numbers, paint);
       for (const auto id : gpu.jobs) {
-        if (const auto found = by_id.find(id); found != by_id.end()) {
+        if (const auto found = numbers.find(id); found != numbers.end()) {
           out += holds_on(*found->second, node->name, gpu, paint);
         }
       }
       for (const auto& process : gpu.processes) {
         if (process.job_id) continue;
+        if (process.pid == 0) {
+          out += paint.yellow("      processes of no pod: " + gib_text(process.memory)) + "\n";
+          continue;
+        }
         out += paint.yellow(fmt::format("      outside the queue: pid {} {} {} {}", process.pid,
                                         process.user, process.command, gib_text(process.memory))) +
                "\n";
       }
     }
   }
-  return out;
+  return out + unseen(cluster, paint);
 }
 
 std::string format_why(const api::WhyInfo& why, std::string_view id, WallTime now,
                        const Paint& paint) {
-  auto out = paint.bold(fmt::format(
-      "job {} is {}", id == "last" ? fmt::format("{}", why.job_id) : std::string(id), why.state));
+  const auto who = !why.pod.empty() ? "pod " + why.pod
+                   : id == "last"   ? fmt::format("job {}", why.job_id)
+                                    : fmt::format("job {}", id);
+  auto out = paint.bold(fmt::format("{} is {}", who, why.state));
   if (!why.reason.empty() && why.reason != "None") out += fmt::format(" ({})", why.reason);
   out += "\n";
   for (const auto& sentence : why.sentences) out += "  " + sentence + "\n";

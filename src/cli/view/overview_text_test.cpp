@@ -86,6 +86,83 @@ TEST(Overview, ShowsEachGpuAndWhoIsOutsideTheQueue) {
       "      outside the queue: pid 4711 eve python 2G\n");
 }
 
+// A cluster of Kubernetes: two GPUs, four pods, one of which waits in another namespace.
+api::Overview kubernetes() {
+  api::Overview all;
+  all.cluster.engine = "kubernetes";
+  all.cluster.config["Namespace"] = "team";
+  auto node = cluster().node;
+  node.name = "n1";
+  node.gpus.resize(2);
+  node.gpus[0].whole = false;
+  node.gpus[0].jobs = {1, 2};
+  node.gpus[0].memory_granted = gib(20).value();
+  node.gpus[0].compute_granted = 2'500;
+  node.gpus[0].processes = {{0, "", "", gib(3).value(), std::nullopt},
+                            {0, "team", "main", gib(1).value(), 1}};
+  node.gpus[1].jobs = {3};
+  all.cluster.nodes = {node};
+  for (std::int64_t id = 1; id <= 4; ++id) {
+    auto job = id == 4 ? small(id, "big", "Unschedulable") : running(id, "train");
+    job.pod = fmt::format("{}/{}-{}", id == 3 ? "other" : "team", job.name, id);
+    job.user = id == 3 ? "other" : "team";
+    job.uid = 77;
+    job.time_limit_ms.reset();
+    if (id < 3) job.gpus = {{0, "", "h100", gib(10).value(), 1'250, false, "n1", "main"}};
+    if (id == 3) job.gpus = {{1, "", "h100", gib(80).value(), 10'000, true, "n1", "c"}};
+    if (id == 4) job.gres = "50G";
+    if (id == 4) job.reason_detail = "0/1 nodes are available";
+    all.jobs.push_back(job);
+  }
+  return all;
+}
+
+TEST(Overview, ShowsPodsOfANamespace) {
+  use_utc();
+  const auto all = kubernetes();
+  EXPECT_EQ(format_status(all.cluster, all.jobs, kRoot, Paint(false)),
+            R"(GPUs 2/2 in use · 0 free · free nodes 0/1 · 2 x h100 on 1 node
+  n1 gpu0  [###.......]   20G/80G      0% busy  pods team/train-1,team/train-2  + processes of no pod
+  n1 gpu1  [##########]   80G/80G      0% busy  pods other/train-3 (whole)
+namespace team: using 0.25 of 2 GPUs (no limit) · 2 running, 1 waiting
+  POD          STATE             TIME  GPUS                     WHY
+  team/train-1 RUNNING           0:29  n1/gpu0:10G,12.5%        
+  team/train-2 RUNNING           0:29  n1/gpu0:10G,12.5%        
+  team/big-4   PENDING           0:00  50G                      0/1 nodes are available
+others: using 1 GPU · 1 running, 0 waiting
+)");
+  const auto gpus = format_gpus(all.cluster, all.jobs, Paint(false));
+  EXPECT_NE(gpus.find("      pod team/train-1 main: 10G, 12.5% of compute\n"), gpus.npos) << gpus;
+  EXPECT_NE(gpus.find("      pod other/train-3 c: the whole GPU\n"), gpus.npos) << gpus;
+  EXPECT_NE(gpus.find("      processes of no pod: 3G\n"), gpus.npos) << gpus;
+}
+
+TEST(Overview, ShowsAllPodsWhereNoNamespaceIsMeant) {
+  auto all = kubernetes();
+  all.cluster.config["Namespace"].clear();
+  all.cluster.config["NotSeen"] = "You may not do this.\nNor that.";
+  const auto text = format_status(all.cluster, all.jobs, kRoot, Paint(false));
+  EXPECT_NE(text.find("all namespaces: using 1.25 of 2 GPUs"), text.npos) << text;
+  EXPECT_EQ(text.find("others:"), text.npos) << text;
+  EXPECT_TRUE(text.ends_with("You may not do this.\nNor that.\n")) << text;
+  // Nobody who may see no nodes reads that there are none.
+  all.cluster.nodes.clear();
+  EXPECT_FALSE(format_status(all.cluster, all.jobs, kRoot, Paint(false)).starts_with("GPUs"));
+  EXPECT_EQ(format_gpus(all.cluster, {}, Paint(false)), "You may not do this.\nNor that.\n");
+}
+
+TEST(Overview, ManyPodsAreCounted) {
+  api::GpuInfo gpu;
+  std::vector<api::JobInfo> jobs(5);
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    jobs[i].id = static_cast<std::int64_t>(i) + 1;
+    jobs[i].pod = fmt::format("n/p{}", i);
+    gpu.jobs.push_back(jobs[i].id);
+  }
+  EXPECT_EQ(jobs_on(gpu, by_id(jobs)), "n/p0,n/p1,n/p2,+2");
+  EXPECT_EQ(jobs_on(gpu, {}), "1,2,3,4,5");
+}
+
 TEST(Overview, DrawsBars) {
   EXPECT_EQ(bar(0, 10), "[..........]");
   EXPECT_EQ(bar(1, 1'000), "[#.........]");
@@ -107,6 +184,12 @@ TEST(Overview, ShowsNoMoreMemoryThanThereIs) {
 TEST(Overview, TellsWhyOfTheIdThatWasAsked) {
   EXPECT_EQ(format_why({8, "RUNNING", "None", {}, std::nullopt}, "7_1", kNow, Paint(false)),
             "job 7_1 is RUNNING\n");
+}
+
+TEST(Overview, TellsWhyOfAPod) {
+  EXPECT_EQ(format_why({0, "PENDING", "Unschedulable", {"It asks."}, std::nullopt, "team/train"},
+                       "last", kNow, Paint(false)),
+            "pod team/train is PENDING (Unschedulable)\n  It asks.\n");
 }
 
 TEST(Overview, TellsWhy) {

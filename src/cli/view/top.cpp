@@ -25,6 +25,7 @@ struct TopOptions {
   double delay_s = 2;
   bool once = false;
   bool json = false;
+  KubeOptions kube;
 };
 
 // Switches the terminal to a screen of its own, and back in the destructor.
@@ -86,6 +87,18 @@ Wish wait(Interrupts& interrupts, Millis delay) {
   return Wish::go_on;
 }
 
+Reply<api::Overview> ask(const TopOptions& options) {
+  auto overview = ask_overview(false, options.kube);
+  const auto& space = options.kube.name_space;
+  if (overview && !space.empty()) {
+    // The GPUs of all, the pods of one.
+    for (auto& job : overview->jobs) {
+      if (job.user != space) job.gpus.clear();
+    }
+  }
+  return overview;
+}
+
 std::string page(const api::Overview& overview) {
   const auto uid = ::getuid();
   return format_top(overview, {uid, user_name(Uid(uid)), wall_now()}, Paint::for_stdout());
@@ -95,7 +108,7 @@ int watch(const TopOptions& options) {
   Interrupts interrupts;
   const Screen screen;
   for (;;) {
-    const auto overview = ask_overview(false);
+    const auto overview = ask(options);
     // Whoever watches wants to see it come back.
     const auto text = overview ? page(*overview)
                                : fmt::format("{}: {}\n", "no answer", error_text(overview.error()));
@@ -107,11 +120,11 @@ int watch(const TopOptions& options) {
 
 int top(const TopOptions& options) {
   if (!options.json && !options.once && ::isatty(STDOUT_FILENO) == 1) {
-    const auto first = ask_overview(false);
+    const auto first = ask(options);
     if (!first) return refused(first.error());  // not behind a screen that goes away again
     return watch(options);
   }
-  const auto overview = ask_overview(false);
+  const auto overview = ask(options);
   if (!overview) return refused(overview.error());
   return print(options.json ? overview_json(*overview) : page(*overview));
 }
@@ -130,6 +143,7 @@ void add_top(CLI::App& command, Invocation& invocation) {
       ->capture_default_str();
   command.add_flag("--once", options.once, "Print once, as when the output is no terminal");
   command.add_flag("--json", options.json, "Print one JSON object, once");
+  add_kube_options(command, options.kube, true);
 }
 
 }  // namespace aliquot::cli

@@ -25,16 +25,16 @@ const api::GpuInfo* gpu_of(const api::GpuHold& hold, const api::ClusterInfo& clu
 }
 
 std::string top_line(const api::ClusterInfo& cluster, const api::NodeInfo& node, std::size_t width,
-                     const api::GpuInfo& gpu, const Paint& paint) {
+                     const api::GpuInfo& gpu, const JobsById& jobs, const Paint& paint) {
   const auto busy = busy_text(cluster, gpu);
   auto load = fmt::format("{} {:>4}", bar(busy == "?" ? 0 : gpu.utilisation, 10'000), busy);
   if (gpu.utilisation >= 9'000) load = paint.red(load);
   const auto used = busy == "?" ? std::string("?") : gib_text(gpu.memory_used);
-  return fmt::format("  {}gpu{:<2} busy {}  granted {} {:>5}/{:<5} used {:>5}  jobs {}{}\n",
+  return fmt::format("  {}gpu{:<2} busy {}  granted {} {:>5}/{:<5} used {:>5}  {} {}{}\n",
                      cluster.nodes.empty() ? "" : fmt::format("{:<{}} ", node.name, width),
                      gpu.index, load, bar(gpu.memory_granted, gpu.memory),
-                     gib_text(gpu.memory_granted), gib_text(gpu.memory), used, jobs_on(gpu),
-                     gpu.whole ? " (whole)" : "");
+                     gib_text(gpu.memory_granted), gib_text(gpu.memory), used, jobs_word(cluster),
+                     jobs_on(gpu, jobs), gpu.whole ? " (whole)" : "");
 }
 
 std::string jobs_table(const api::Overview& overview, const Looking& looking) {
@@ -49,21 +49,35 @@ std::string jobs_table(const api::Overview& overview, const Looking& looking) {
   std::ranges::stable_sort(lines, [](const Shown& a, const Shown& b) {
     return a.use.utilisation.value_or(-1) > b.use.utilisation.value_or(-1);
   });
+  const bool pods = overview.cluster.engine == "kubernetes";
   std::vector<Row> rows;
+  std::size_t longest = 0;
   for (const auto& [job, use] : lines) {
-    rows.push_back({job_id_text(*job), job->user, job->name,
-                    format_duration(time_used(*job, looking.now), TimeStyle::squeue),
-                    use.utilisation ? fmt::format("{}%", *use.utilisation / 100) : "-",
-                    use.memory ? gib_text(*use.memory) : "-", gpu_share_text(*job)});
+    Row row{job_id_text(*job)};
+    longest = std::max(longest, row.front().size());
+    if (!pods) {
+      row.push_back(job->user);
+      row.push_back(job->name);
+    }
+    row.push_back(format_duration(time_used(*job, looking.now), TimeStyle::squeue));
+    row.push_back(use.utilisation ? fmt::format("{}%", *use.utilisation / 100) : "-");
+    row.push_back(use.memory ? gib_text(*use.memory) : "-");
+    row.push_back(gpu_share_text(*job));
+    rows.push_back(std::move(row));
   }
-  return render_table({{"JOB", 12},
-                       {"USER", 10},
-                       {"NAME", 14},
-                       {"TIME", 11, Align::right},
-                       {"BUSY", 5, Align::right},
-                       {"USED", 6, Align::right, "  "},
-                       {"SHARE", 0, Align::left, ""}},
-                      rows, {.prefix = "  "});
+  std::vector<Column> columns;
+  if (pods) {
+    columns.push_back({"POD", std::max<std::size_t>(longest, 3)});
+  } else {
+    columns.push_back({"JOB", 12});
+    columns.push_back({"USER", 10});
+    columns.push_back({"NAME", 14});
+  }
+  columns.push_back({"TIME", 11, Align::right});
+  columns.push_back({"BUSY", 5, Align::right});
+  columns.push_back({"USED", 6, Align::right, "  "});
+  columns.push_back({"SHARE", 0, Align::left, ""});
+  return render_table(columns, rows, {.prefix = "  "});
 }
 
 }  // namespace
@@ -104,12 +118,13 @@ std::string format_top(const api::Overview& overview, const Looking& looking, co
   auto out =
       fmt::format("{} · {} · {} running, {} waiting\n", format_timestamp(looking.now).substr(11),
                   usage_line(cluster, paint), running, waiting);
+  const auto numbers = by_id(overview.jobs);
   std::size_t width = 0;
   for (const auto& node : cluster.nodes) width = std::max(width, node.name.size());
   for (const auto* node : nodes_of(cluster)) {
-    for (const auto& gpu : node->gpus) out += top_line(cluster, *node, width, gpu, paint);
+    for (const auto& gpu : node->gpus) out += top_line(cluster, *node, width, gpu, numbers, paint);
   }
-  return out + "\n" + jobs_table(overview, looking);
+  return out + "\n" + jobs_table(overview, looking) + unseen(cluster, paint);
 }
 
 std::string clip(std::string_view text, std::size_t lines, std::size_t columns) {

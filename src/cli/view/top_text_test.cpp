@@ -140,5 +140,16 @@ TEST(Overview, OfAClusterListsGpusWithTheirNodes) {
   EXPECT_NE(text.find("      job 3 root train: 35G, 25% of compute\n"), text.npos) << text;
 }
 
+TEST(Top, ShowsPods) {
+  use_utc();
+  auto overview = slurm_cluster();
+  overview.cluster.engine = "kubernetes";
+  for (auto& job : overview.jobs) job.pod = "team/train-" + std::to_string(job.id);
+  const auto text = format_top(overview, kRootLooks, Paint(false));
+  EXPECT_NE(text.find("pods team/train-2,team/train-3"), text.npos) << text;
+  EXPECT_NE(text.find("  POD          "), text.npos) << text;
+  EXPECT_NE(text.find("  team/train-1 "), text.npos) << text;
+}
+
 }  // namespace
 }  // namespace aliquot::cli

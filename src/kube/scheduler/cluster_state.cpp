@@ -52,16 +52,27 @@ core::Portion most_of(const PodRequest& request, const core::GpuState& gpu,
   return all;
 }
 
-}  // namespace
-
-Result<std::unique_ptr<ClusterState>> ClusterState::create(StateSettings settings, SealKey key,
-                                                           const Clock& clock) {
+Result<void> check_settings(const StateSettings& settings) {
   if (settings.unit <= Bytes(0) || settings.unit > kMostMemory) {
     return fail(Error::Code::invalid_argument, "{} bytes are no unit of GPU memory", settings.unit);
   }
   TRY(core::make_policy(settings.policy, settings.profile));
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ClusterState>> ClusterState::create(StateSettings settings, SealKey key,
+                                                           const Clock& clock) {
+  TRY(check_settings(settings));
   return std::unique_ptr<ClusterState>(
       new ClusterState(std::move(settings), std::move(key), clock));
+}
+
+Result<std::unique_ptr<ClusterState>> ClusterState::create_to_look(StateSettings settings,
+                                                                   const Clock& clock) {
+  TRY(check_settings(settings));
+  return std::unique_ptr<ClusterState>(new ClusterState(std::move(settings), std::nullopt, clock));
 }
 
 Result<Asked> ClusterState::ask(const Pod& pod) const {
@@ -101,13 +112,22 @@ void ClusterState::read_grant_of(const Pod& pod, PodEntry& entry) const {
   entry.grant.reset();
   entry.known.forged.clear();
   if (text == nullptr) return;
-  auto grant = granted(pod, settings_.names, key_);
+  auto grant = key_ ? granted(pod, settings_.names, *key_) : read_grant(*text);
   if (grant) {
     entry.grant = std::move(*grant);
   } else {
     entry.known.forged = grant.error().message;
     spdlog::warn("{}", grant.error().message);
   }
+}
+
+void ClusterState::see_claimed(const PodName& pod, const std::string& node,
+                               std::map<GpuId, core::GrantedGpu> gpus) {
+  PodEntry& entry = pods_[pod.uid];
+  entry.known.id = pod;
+  entry.known.node = node;
+  entry.claimed = std::move(gpus);
+  settle(pod.uid, entry);
 }
 
 void ClusterState::lose_pod(const std::string& uid) {
@@ -175,6 +195,7 @@ ClusterState::Holding ClusterState::holding_of(const PodEntry& entry) const {
     return Holding{grant.node, request.cpus, held_by(request, grant.containers), false};
   };
   if (entry.known.over) return {};
+  if (entry.claimed) return {entry.known.node, CpuMilli(0), *entry.claimed, false};
   if (entry.assumed) return hold(entry.assumed->grant);
   const std::string& bound = entry.known.node;
   if (!bound.empty()) {
@@ -351,6 +372,11 @@ std::optional<KnownPod> ClusterState::find(const std::string& uid) const {
   const auto found = pods_.find(uid);
   if (found == pods_.end() || found->second.known.id.uid.empty()) return std::nullopt;
   return found->second.known;
+}
+
+ClusterState::Holding ClusterState::holding(const std::string& uid) const {
+  const auto found = pods_.find(uid);
+  return found == pods_.end() ? Holding() : found->second.holding;
 }
 
 const Asked* ClusterState::asked(const std::string& uid) const {

@@ -79,10 +79,18 @@ class ClusterState {
   // `clock` outlives it.
   static Result<std::unique_ptr<ClusterState>> create(StateSettings settings, SealKey key,
                                                       const Clock& clock);
+  // For people who look and have no key: grants are taken as they stand. Nothing may be decided by
+  // it.
+  static Result<std::unique_ptr<ClusterState>> create_to_look(StateSettings settings,
+                                                              const Clock& clock);
 
   // What the API server tells. A pod that cannot be read is not there.
   void see_pod(const Pod& pod);
   void lose_pod(const std::string& uid);
+  // A pod that has GPUs by claims: those are the cluster's scheduler's to count, and counted here
+  // only to be looked at.
+  void see_claimed(const PodName& pod, const std::string& node,
+                   std::map<GpuId, core::GrantedGpu> gpus);
   // All pods that there are: whatever else was seen has gone. What is being bound stays.
   void keep_only(const std::set<std::string>& uids);
   void see_node(NodeFacts node);
@@ -124,6 +132,16 @@ class ClusterState {
   // It may be bound: it counts until we hear of it, but not for ever.
   void doubt(const std::string& uid);
 
+  // What a pod takes, and where.
+  struct Holding {
+    std::string node;  // empty: nothing anywhere
+    CpuMilli cpus;
+    std::map<GpuId, core::GrantedGpu> gpus = {};
+    bool unknown = false;  // on all GPUs, as much as it asks for
+    friend bool operator==(const Holding&, const Holding&) = default;
+  };
+  [[nodiscard]] Holding holding(const std::string& uid) const;
+
   // Of every GPU by node and UUID: for tests and for people.
   struct GpuPicture {
     Bytes memory;
@@ -137,14 +155,6 @@ class ClusterState {
   [[nodiscard]] std::map<std::string, std::map<GpuId, GpuPicture>> picture();
 
  private:
-  // What a pod takes, and where.
-  struct Holding {
-    std::string node;  // empty: nothing anywhere
-    CpuMilli cpus;
-    std::map<GpuId, core::GrantedGpu> gpus = {};
-    bool unknown = false;  // on all GPUs, as much as it asks for
-    friend bool operator==(const Holding&, const Holding&) = default;
-  };
   struct Assumption {
     PodGrant grant;
     // Nothing of ours is under way for it any more; it is only to be seen.
@@ -159,6 +169,7 @@ class ClusterState {
     std::optional<PodGrant> grant = {};
     std::string started_over = {};  // the grant that is not to count while it is not bound
     std::optional<Assumption> assumed = {};
+    std::optional<std::map<GpuId, core::GrantedGpu>> claimed = {};
     Holding holding = {};
     std::optional<core::Use> booked = {};
   };
@@ -183,7 +194,7 @@ class ClusterState {
     std::optional<Result<PodShapes>> with_nvidia;
   };
 
-  ClusterState(StateSettings settings, SealKey key, const Clock& clock)
+  ClusterState(StateSettings settings, std::optional<SealKey> key, const Clock& clock)
       : settings_(std::move(settings)), key_(std::move(key)), clock_(clock) {}
   void read_grant_of(const Pod& pod, PodEntry& entry) const;
   [[nodiscard]] Holding holding_of(const PodEntry& entry) const;
@@ -203,7 +214,7 @@ class ClusterState {
   [[nodiscard]] std::string why_not_ours(const NodeEntry* node) const;
 
   const StateSettings settings_;
-  const SealKey key_;
+  const std::optional<SealKey> key_;  // none: to look only
   const Clock& clock_;
   std::map<std::string, NodeEntry, std::less<>> nodes_;
   std::unordered_map<std::string, PodEntry> pods_;  // by uid
