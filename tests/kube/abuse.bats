@@ -90,3 +90,43 @@ seal=$(printf '0%.0s' {1..64})
   run inside f aliquot-load --mem 5G
   [ "$status" -eq 4 ]
 }
+
+@test "what others have is not there to be seen, mounted or written" {
+  pod a 'aliquot.dev/gpu-mem: 20' "$keep" | make
+  pod f 'aliquot.dev/gpu-mem: 4' 'sleep 36000' | as_user apply -f - >/dev/null
+  runs a f
+  grants_are_true a
+  # Of the node's folders it has what all may read, and its own grant.
+  run -0 inside f sh -c 'ls /run/aliquot-kube; cd /run/aliquot && ls && ls grant'
+  echo "$output"
+  ! grep -qxE 'grants|pods|lib[.]so' <<<"$(inside f ls /run/aliquot-kube)"
+  run inside f sh -c 'cat /run/aliquot-kube/grants/* /run/aliquot-kube/pods/*/grant/*'
+  [ "$status" -ne 0 ]
+  # What tells all of a GPU's use is not its to write.
+  run -0 inside f sh -c 'for f in $(find /run/aliquot-kube/boards /run/aliquot -type f ! -name usage); do : 2>/dev/null >>"$f" && echo "written: $f"; done; true'
+  [[ $output != *written:* ]]
+}
+
+@test "where Pod Security holds, shares run, and folders of the node are refused" {
+  [[ $(lab status | sed -n 's/^Kubernetes 1\.\([0-9]*\).*/\1/p') -ge 25 ]] || skip "Pod Security came with Kubernetes 1.25"
+  k create namespace strict >/dev/null
+  k label namespace strict pod-security.kubernetes.io/enforce=restricted >/dev/null
+  confined='securityContext: {runAsUser: 1001, runAsNonRoot: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}'
+  pod s 'aliquot.dev/gpu-mem: 4' "$keep" "$confined" | k apply -n strict -f - >/dev/null
+  s_runs() { [[ $(k get pod s -n strict -o 'jsonpath={.status.phase}') == Running ]]; }
+  eventually s_runs
+  run k exec -n strict s -- aliquot-load --mem 4G
+  [ "$status" -eq 4 ]
+  # The grant of another one, by its folder on the node.
+  {
+    pod t 'aliquot.dev/gpu-mem: 4' 'sleep 1' "$confined
+    volumeMounts: [{name: host, mountPath: /host}]"
+    echo '  volumes: [{name: host, hostPath: {path: /run/aliquot-kube}}]'
+  } >"$BATS_TEST_TMPDIR/pod"
+  run k apply -n strict -f - <"$BATS_TEST_TMPDIR/pod"
+  echo "$output"
+  [ "$status" -ne 0 ]
+  [[ $output == *hostPath* ]]
+  k delete namespace strict --wait=false >/dev/null
+  k delete pod s -n strict --grace-period=0 --force >/dev/null 2>&1
+}
