@@ -131,6 +131,7 @@ Result<void> MpsServers::adopt(const Place& place, const fs::path& pipes) {
   Shared server = find(folder);
   if (!server) server = add(place.key, folder);
   put(*server, place);
+  server->clients[place.job].runs = true;
   return {};
 }
 
@@ -143,9 +144,16 @@ Result<MpsServers::Up> MpsServers::bring_up(const HolderId& job, const fs::path&
   if (!server) return fail(Error::Code::not_found, "there is no server at {}", pipes.string());
   const std::lock_guard turn(server->turn);
   auto remarks = put_right(*server, Patience::once);
-  if (remarks) return Up{std::move(*remarks), server->has_server};
   const std::lock_guard lock(mutex_);
+  const Client& client = server->clients[job];
+  const bool too_little =
+      server->deaf && !client.runs && server->limit > Bytes(0) && client.limit > server->limit;
+  if (remarks && !too_little) return Up{std::move(*remarks), server->has_server};
   server->clients.erase(job);
+  if (remarks) {
+    return fail(Error::Code::unavailable,
+                "{} does not take its limit, and has that of a smaller job", describe(*server));
+  }
   if (server->clients.empty() && !server->up) std::erase(servers_, server);
   return tl::make_unexpected(remarks.error());
 }

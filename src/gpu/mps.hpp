@@ -95,7 +95,8 @@ class MpsServers {
   // A job that ran before, with the pipe directory it was given then.
   Result<void> adopt(const Place& place, const std::filesystem::path& pipes);
   // After either of them: starts the server where it does not run, in its place, and sets its
-  // limits. What there is to say of it, for the log. After an error the job has no place.
+  // limits. What there is to say of it, for the log. After an error the job has no place: also
+  // where the server would hold a new job to less than it has, and does not take its limit.
   struct Up {
     std::vector<std::string> remarks = {};
     bool early = false;  // it was to be, and is
@@ -129,6 +130,7 @@ class MpsServers {
   struct Client {
     std::int64_t count = 0;
     Bytes limit = Bytes(0);  // 0: none
+    bool runs = false;       // on this server, whatever it takes
   };
   struct Server {
     const MpsKey key;

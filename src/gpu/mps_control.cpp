@@ -92,14 +92,21 @@ class ExecMps final : public MpsControl {
   Result<void> limit(const fs::path& folder, Bytes each) override {
     // The server has one GPU, so it is number 0 whichever it is.
     const std::int64_t size = (each.value() + mib(1).value() - 1) / mib(1).value();
-    std::string commands = fmt::format("set_default_device_pinned_mem_limit 0 {}M\n", size);
-    // The default is for servers to come.
-    const auto list = told(folder, "get_server_list\n");
-    for (const pid_t server : numbers(list.text)) {
-      commands += fmt::format("set_device_pinned_mem_limit {} 0 {}M\n", server, size);
+    const auto done = [](const MpsAnswer& answer) {
+      return answer.status == 0 && answer.text.empty();
+    };
+    // The default is for servers to come: one that starts in the middle of this has it already.
+    auto answer = told(folder, fmt::format("set_default_device_pinned_mem_limit 0 {}M\n", size));
+    if (done(answer)) {
+      const auto list = told(folder, "get_server_list\n");
+      std::string commands;
+      for (const pid_t server : numbers(list.text)) {
+        commands += fmt::format("set_device_pinned_mem_limit {} 0 {}M\n", server, size);
+      }
+      if (list.status == 0 && commands.empty()) return {};
+      answer = list.status == 0 ? told(folder, commands) : list;
     }
-    const auto answer = list.status == 0 ? told(folder, commands) : list;
-    if (answer.status == 0 && answer.text.empty()) return {};
+    if (done(answer)) return {};
     return fail(
         Error::Code::unavailable, "nvidia-cuda-mps-control takes no limit: {}",
         answer.status < 0 ? "no answer in time" : answer.text.substr(0, answer.text.find('\n')));

@@ -185,6 +185,23 @@ TEST_F(MpsTest, ALimitThatWasNotTakenIsToldAndTriedAgain) {
   EXPECT_EQ(fake_.daemons[pipes.parent_path()].limit, gib(20));
 }
 
+// It would have no more than the smaller one.
+TEST_F(MpsTest, WhomItsServerWouldHoldToLessGoesWithoutIt) {
+  MpsServers servers(fake_, folder_ / "mps");
+  const fs::path pipes = *acquire(servers, "1", alice_, 1, gib(10));
+  fake_.broken = "no answer";
+  EXPECT_FALSE(acquire(servers, "2", alice_, 1, gib(20)));
+  EXPECT_TRUE(acquire(servers, "3", alice_, 1, gib(5)));
+  // One that runs there stays.
+  ASSERT_TRUE(servers.adopt({HolderId("4"), alice_, 1, gib(30)}, pipes));
+  EXPECT_TRUE(servers.bring_up(HolderId("4"), pipes));
+  EXPECT_EQ(servers.view().at(0).jobs.size(), 3U);
+  fake_.broken.reset();
+  tick(servers, at(1));
+  EXPECT_EQ(fake_.daemons[pipes.parent_path()].limit, gib(30));
+  EXPECT_TRUE(acquire(servers, "2", alice_, 1, gib(20)));
+}
+
 // --- several at once
 
 // Somebody who stands there until he is let go.
@@ -485,6 +502,19 @@ TEST_F(MpsPipeTest, SilenceIsNoSuccess) {
       << limited.error().message;
   write_program("exit 0");
   EXPECT_TRUE(open_mps(folder_ / "control", {})->limit(folder_, gib(1)));
+}
+
+// The one that the first of them starts meanwhile must not stay at what was the default before.
+TEST_F(MpsPipeTest, AServerThatStartsMeanwhileHasTheLimit) {
+  const fs::path said = folder_ / "said";
+  write_program("while read line; do echo $line >>" + said.string() +
+                "; case $line in get_s*) echo 5;; esac; done");
+  ASSERT_TRUE(open_mps(folder_ / "control", {})->limit(folder_, gib(1)));
+  std::ifstream file(said);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(text,
+            "set_default_device_pinned_mem_limit 0 1024M\nget_server_list\n"
+            "set_device_pinned_mem_limit 5 0 1024M\n");
 }
 
 TEST_F(MpsPipeTest, WhoHasNotAnsweredIsAskedNoMore) {
