@@ -147,6 +147,14 @@ class Sandbox:
     def sick(self):
         return [line for line in self.call("sinfo", "-h", "-N", "-o", "%N %T %E").splitlines() if re.search(r"drain|down|fail|inval", line.split(None, 1)[1], re.I)]
 
+    def held_by_booking(self):
+        """Jobs that began before slurmctld's word was there: until then they have what they booked, which may be more than they asked for."""
+        found = set()
+        for node in self.nodes():
+            text = "\n".join(self.last_words(node, 1 << 30))
+            found |= {int(job) for job in re.findall(r"job (\d+): .*; it gets what its step says", text)}
+        return found
+
     def last_words(self, node, lines=12):
         """Of the node's agent, for who wants to know why."""
         path = os.path.join(self.dir, "log", f"agent-{node}-loop.out")

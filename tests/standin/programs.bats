@@ -119,6 +119,9 @@ load helper.bash
   [ "$(stat -c %a "$dir/state")" = 600 ]
   ALIQUOT_STANDIN_SHARED=1 ALIQUOT_STANDIN_STATE=$dir/shared nvidia-smi -L
   [ "$(stat -c %a "$dir/shared")" = 666 ]
+  # Also where somebody looked at it before.
+  ALIQUOT_STANDIN_SHARED=1 ALIQUOT_STANDIN_STATE=$dir/state nvidia-smi -L
+  [ "$(stat -c %a "$dir/state")" = 666 ]
 }
 
 @test "a machine in use keeps its GPUs, an idle one takes the new setting" {

@@ -136,6 +136,10 @@ bool trustworthy(int fd, const Settings& settings, std::string* why) {
     *why = settings.path + ": not a stand-in state of this version; remove it";
     return false;
   }
+  // Whoever made it, as aliquot-standin-ctl does that comes first, may have had no mind to share.
+  if (settings.shared && info.st_uid == geteuid() && (info.st_mode & 0666) != 0666) {
+    return fchmod(fd, 0666) == 0;
+  }
   return true;
 }
 
