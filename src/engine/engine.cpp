@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/policy/used_first.hpp"
+
 namespace aliquot::engine {
 namespace {
 
@@ -46,6 +48,10 @@ Result<std::unique_ptr<Engine>> Engine::create(Parts parts, Views::Facts facts) 
   for (const gpu::Device& device : parts.machine.gpus) node.gpus.push_back(device.gpu);
   core::Cluster cluster = TRY(core::Cluster::create({node}));
   auto policy = TRY(core::make_policy(settings.policy, core::generic_profile()));
+  // On one machine whole GPUs that are free are worth more than any rest.
+  if (settings.policy == core::policies().front().name) {
+    policy = core::used_first(std::move(policy));
+  }
   auto engine = std::unique_ptr<Engine>(new Engine(
       {std::move(parts), core::Ledger(std::move(cluster)), std::move(policy)}, std::move(facts)));
   warn_of_unknown_gpus(engine->state_);
