@@ -160,6 +160,33 @@ int open_input(const Plan& plan) {
       plan.spec->in);
 }
 
+// The folders above it, as whoever the job belongs to; without allocating.
+void make_folders(const char* path) {
+  std::array<char, 4097> folder{};
+  const std::size_t length = std::strlen(path);
+  if (length >= folder.size()) return;
+  std::memcpy(folder.data(), path, length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if (folder[i] != '/') continue;
+    folder[i] = '\0';
+    mkdir(folder.data(), 0777);  // that it is there already is as good
+    folder[i] = '/';
+  }
+}
+
+// Always at the end: stdout, stderr and our own messages may share the file.
+int open_file(const ToFile& target) {
+  const auto open_it = [&] {
+    return open(
+        target.path.c_str(),
+        O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | (target.append ? 0 : O_TRUNC), 0666);
+  };
+  const int file = open_it();
+  if (file >= 0 || errno != ENOENT) return file;
+  make_folders(target.path.c_str());
+  return open_it();
+}
+
 template <class Sink>
 int open_output(const Sink& sink, int std_out) {
   return std::visit(
@@ -168,11 +195,7 @@ int open_output(const Sink& sink, int std_out) {
         if constexpr (std::is_same_v<Target, Null>) {
           return open("/dev/null", O_WRONLY | O_CLOEXEC);
         } else if constexpr (std::is_same_v<Target, ToFile>) {
-          // Always at the end: stdout, stderr and our own messages may share the file.
-          return open(
-              target.path.c_str(),
-              O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | (target.append ? 0 : O_TRUNC),
-              0666);
+          return open_file(target);
         } else if constexpr (std::is_same_v<Target, FromFd>) {
           return fcntl(target.fd, F_DUPFD_CLOEXEC, 3);
         } else {

@@ -54,6 +54,29 @@ class Spawn : public ::testing::Test {
   SpawnFailure failure_;
 };
 
+TEST_F(Spawn, MakesTheFoldersOfItsOutput) {
+  spec_.out = ToFile{(folder_.path() / "a/b//c/out").string()};
+  spec_.err = ToFile{"beside/err"};
+  EXPECT_EQ(run("echo here; echo there >&2"), 0) << failure_.what;
+  EXPECT_EQ(test::read_text(folder_.path() / "a/b/c/out"), "here\n");
+  EXPECT_EQ(test::read_text(folder_.path() / "beside/err"), "there\n");
+}
+
+TEST_F(Spawn, MakesTheFoldersOfItsOutputAsTheUser) {
+  const auto user = test::someone();
+  if (!user) GTEST_SKIP() << "needs root and the user games";
+  ASSERT_EQ(chown(folder_.path().c_str(), user->uid.value(), user->gid.value()), 0);
+  spec_.identity = *user;
+  spec_.out = ToFile{(folder_.path() / "mine/out").string()};
+  EXPECT_EQ(run("true"), 0) << failure_.what;
+  struct stat info {};
+  ASSERT_EQ(stat((folder_.path() / "mine").c_str(), &info), 0);
+  EXPECT_EQ(info.st_uid, user->uid.value());
+  spec_.out = ToFile{"/aliquot-not-for-games/out"};
+  EXPECT_EQ(run("true"), -1);
+  EXPECT_NE(stat("/aliquot-not-for-games", &info), 0);
+}
+
 TEST_F(Spawn, HandsOverNothingButWhatIsAskedFor) {
   const sys::Fd leak(open("/dev/null", O_RDONLY));  // NOLINT: not close-on-exec, on purpose
   setenv("DAEMON_SECRET", "1", 1);
@@ -167,9 +190,9 @@ TEST_F(Spawn, SaysWhatFailed) {
   EXPECT_EQ(run(""), -1);
   EXPECT_EQ(failure_.stage, SpawnStage::directory);
   spec_.directory = "/";
-  spec_.err = ToFile{"/no/such/err"};
+  spec_.err = ToFile{"/proc/none/err"};
   EXPECT_EQ(run(""), -1);
-  EXPECT_EQ(failure_.what, "Could not open stderr file /no/such/err: No such file or directory");
+  EXPECT_EQ(failure_.what, "Could not open stderr file /proc/none/err: No such file or directory");
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "failed children have been waited for";
 }
 

@@ -159,12 +159,12 @@ TEST_F(Stepd, ADifferentFolderIfItsOwnIsGone) {
 }
 
 TEST_F(Stepd, SaysWhichFileCannotBeWritten) {
-  launch_.std_out = "/nonexistent/out";
+  launch_.std_out = "/proc/none/out";
   const auto record = run("touch " + (work_ / "ran").string());
   EXPECT_EQ(record.reason, EndReason::launch_failed);
   EXPECT_EQ(record.exit_signal, 53);
   EXPECT_EQ(record.detail,
-            "Could not open stdout file /nonexistent/out: No such file or directory");
+            "Could not open stdout file /proc/none/out: No such file or directory");
   EXPECT_FALSE(std::filesystem::exists(work_ / "ran"));
 }
 

@@ -27,6 +27,9 @@ namespace {
 // What a job that could not open its files ends with in Slurm: 0:53.
 constexpr int kIoFailedSignal = 53;
 constexpr Millis kKillPatience = seconds(20);
+// For so long after the job was asked to end one looks for processes that have not heard it.
+constexpr Millis kMissedFor = seconds(3);
+constexpr Millis kLookForMissed(100);
 // How long the end of a job waits for its last words to be written.
 constexpr Millis kLastWords = seconds(3);
 
@@ -211,12 +214,17 @@ int Supervisor::poll_timeout() const {
     if (const auto early = early_signal_at(); early && *early < *next) next = early;
   }
   if (!next) return -1;
-  return static_cast<int>(std::clamp<std::int64_t>(*next - sys::boot_ms(), 0, 3'600'000));
+  const std::int64_t now = sys::boot_ms();
+  if (ending_ && now - asked_until_ < kMissedFor.value()) {
+    next = std::min(*next, now + kLookForMissed.value());
+  }
+  return static_cast<int>(std::clamp<std::int64_t>(*next - now, 0, 3'600'000));
 }
 
 void Supervisor::on_time() {
   const std::int64_t now = sys::boot_ms();
   if (ending_) {
+    if (now - asked_until_ < kMissedFor.value()) ask_missed();
     if (kill_at_ && now >= *kill_at_) {
       kill_all();
       // What is stuck in the kernel dies when it comes out; until then the job has not ended.
@@ -243,8 +251,27 @@ void Supervisor::begin_end(EndReason reason, const std::string& cause) {
   const auto all = all_processes_of_job();
   sys::signal_processes(all, SIGCONT);
   part_and_signal(all, SIGTERM);
+  asked_.insert(all.begin(), all.end());
+  asked_until_ = sys::boot_ms();
   say(fmt::format("*** JOB {} ON {} CANCELLED AT {} {}{}***", launch_.job_id, launch_.node,
                   format_timestamp(WallTime(sys::wall_ms())), cause, cause.empty() ? "" : " "));
+}
+
+// Whoever was forked between the look at the processes and the signal to its parent has heard
+// nothing, and its parent is gone. What a handler starts in its last moments has a parent that
+// waits for it, or is younger: it is let be.
+void Supervisor::ask_missed() {
+  const auto tick = sysconf(_SC_CLK_TCK);
+  const auto last = static_cast<std::uint64_t>(asked_until_ * tick / 1000 + 1);
+  std::vector<sys::ProcessRef> missed;
+  for (const sys::ProcessRef& one : all_processes_of_job()) {
+    if (one.start_time > last || asked_.contains(one)) continue;
+    const auto process = sys::read_process(one.pid);
+    if (!process || process->ref != one || process->parent != Pid(getpid())) continue;
+    missed.push_back(one);
+    asked_.insert(one);
+  }
+  if (!missed.empty()) part_and_signal(missed, SIGTERM);
 }
 
 std::vector<sys::ProcessRef> Supervisor::all_processes_of_job() const {

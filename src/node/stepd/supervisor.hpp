@@ -40,6 +40,7 @@ class Supervisor {
 
   void reap();
   void begin_end(EndReason reason, const std::string& cause);
+  void ask_missed();
   void suspend();
   void resume();
   void signal(int number, Target target);
@@ -75,6 +76,8 @@ class Supervisor {
   bool early_signal_sent_ = false;
   bool ending_ = false;
   std::optional<std::int64_t> kill_at_;
+  std::set<sys::ProcessRef> asked_;  // to end
+  std::int64_t asked_until_ = 0;
   std::set<sys::ProcessRef> killed_;
 };
 
