@@ -17,6 +17,9 @@ namespace {
 constexpr Millis kLookAgain(50);
 constexpr Millis kSweepAgain(100);
 constexpr Millis kStepWatch = seconds(1);
+// For the clients, once nothing of what they ran is left: to say so, and to put the terminal right.
+constexpr Millis kLastWords = seconds(2);
+constexpr Millis kClientless = seconds(5);  // for the kernel to end the others
 
 }  // namespace
 
@@ -237,19 +240,29 @@ void StepdExecutor::end_allocation(const Job& job, Millis patience) {
       all.signal(SIGCONT);
       all.signal(SIGTERM);
     });
-    await_end(run, user, mark, sys::SystemClock().mono() + patience);
+    await_end(run, user, mark, sys::SystemClock().mono() + patience, Awaited::all);
   });
 }
 
-// The client itself is not asked to end, but has the same time for it.
+// The client itself is not asked to end, but has the same time for it, and a little longer than
+// what it runs.
 void StepdExecutor::await_end(const node::Run& run, Uid user, const std::string& mark,
-                              MonoTime until) {
-  post(run, user, [this, run, user, mark, until] {
+                              MonoTime until, Awaited awaited) {
+  post(run, user, [this, run, user, mark, until, awaited] {
     const node::JobProcesses all(cgroups_, {run}, mark);
-    if (sys::SystemClock().mono() < until && !all.gone()) {
-      return on_loop([this, run, user, mark, until] {
-        later(kLookAgain, [this, run, user, mark, until] { await_end(run, user, mark, until); });
+    const auto again = [&](MonoTime limit, Awaited next) {
+      on_loop([this, run, user, mark, limit, next] {
+        later(kLookAgain,
+              [this, run, user, mark, limit, next] { await_end(run, user, mark, limit, next); });
       });
+    };
+    const MonoTime now = sys::SystemClock().mono();
+    if (!all.gone()) {
+      if (now < until) return again(until, awaited);
+      if (awaited == Awaited::all && cgroups_.available() && !clients_of(run).empty()) {
+        (void)processes({run}, mark).kill(false, kClientless);
+        return again(sys::SystemClock().mono() + kLastWords, Awaited::clients);
+      }
     }
     node::ExitRecord record;
     record.job_id = run.job.value();

@@ -102,6 +102,16 @@ node::Limits StepdExecutor::limits_of(const Job& job, const std::vector<HeldGpu>
   return limits;
 }
 
+// An MPS server has one GPU, which is number 0 to its clients whichever it is.
+node::GpuNames StepdExecutor::gpu_names(const node::Enforcer::Enforced& enforced) const {
+  if (node::get(enforced.environment, "CUDA_MPS_PIPE_DIRECTORY")) return node::GpuNames::own_index;
+  if (!options_.standin && cgroups_.hides_devices()) return node::GpuNames::own_index;
+  // Beside slices a GPU's index is not what nvidia-smi counts.
+  const bool slices = std::ranges::any_of(
+      options_.gpus, [](const gpu::Device& device) { return !device.gpu.mig_profile.empty(); });
+  return slices ? node::GpuNames::uuid : node::GpuNames::index;
+}
+
 node::JobContext StepdExecutor::context_of(const Job& job, const api::JobInfo& info,
                                            const node::Enforcer::Enforced& enforced) const {
   return {.job = info,
@@ -109,6 +119,7 @@ node::JobContext StepdExecutor::context_of(const Job& job, const api::JobInfo& i
           .cluster = options_.cluster,
           .mark = job.mark,
           .standin = options_.standin,
+          .gpu_names = gpu_names(enforced),
           .commands = options_.commands,
           .socket = options_.socket,
           .extra = enforced.environment,

@@ -89,6 +89,7 @@ class StepdExecutor final : public Executor {
   Result<sys::ProcessRef> launch(const StartOrder& order);
   Result<Environment> admit(const StartOrder& order);
   Result<Environment> admit_step(const StepOrder& order);
+  [[nodiscard]] node::GpuNames gpu_names(const node::Enforcer::Enforced& enforced) const;
   void tell_enforced(const node::Run& run, const std::string& words);
   void add_measured(node::ExitRecord& record);
 
@@ -110,7 +111,9 @@ class StepdExecutor final : public Executor {
   // On a worker. Says who of it does not die, and to whom it is told.
   void tell_stuck(const node::Run& run, const node::JobProcesses& all);
   void sweep(const node::Group& group, Uid user, Millis wait);
-  void await_end(const node::Run& run, Uid user, const std::string& mark, MonoTime until);
+  enum class Awaited : std::uint8_t { all, clients };
+  void await_end(const node::Run& run, Uid user, const std::string& mark, MonoTime until,
+                 Awaited awaited);
   // `info` is the job's; both are referred to.
   [[nodiscard]] node::JobContext context_of(const Job& job, const api::JobInfo& info,
                                             const node::Enforcer::Enforced& enforced) const;

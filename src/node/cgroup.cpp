@@ -172,6 +172,8 @@ class CgroupsV1 final : public KernelCgroups {
     return text;
   }
 
+  [[nodiscard]] bool hides_devices() const override { return roots().contains("devices"); }
+
   Result<GroupPaths> create(const Group& group, const Limits& limits) override {
     auto where = paths(group);
     for (const auto& [controller, folder] : where.folders) {
@@ -249,6 +251,8 @@ class CgroupsV2 final : public KernelCgroups {
     if (without_devices_.empty()) return fmt::format("v2: {}, devices, freezer", controllers_);
     return fmt::format("v2: {}, freezer; devices not: {}", controllers_, without_devices_);
   }
+
+  [[nodiscard]] bool hides_devices() const override { return without_devices_.empty(); }
 
   // Limits are the job's: no controller is handed on to the steps, which also spares us v2's rule
   // that a group with limited groups inside holds no processes of its own.

@@ -58,6 +58,8 @@ class Cgroups {
   // "none: not root".
   [[nodiscard]] virtual std::string capabilities() const = 0;
   [[nodiscard]] virtual bool available() const = 0;
+  // Whether Limits::hidden_devices are hidden.
+  [[nodiscard]] virtual bool hides_devices() const { return false; }
 
   // A step's job must be there. Creating what exists sets its limits anew.
   virtual Result<GroupPaths> create(const Group& group, const Limits& limits) = 0;

@@ -102,9 +102,24 @@ std::vector<std::string> gpu_uuids(const std::vector<api::GpuHold>& gpus) {
   return uuids;
 }
 
+Environment gpus_seen(const std::vector<api::GpuHold>& gpus, GpuNames names) {
+  const bool slices = std::ranges::any_of(
+      gpus, [](const api::GpuHold& gpu) { return gpu.uuid.starts_with("MIG-"); });
+  if (slices || names == GpuNames::uuid) return gpu_environment(gpu_uuids(gpus));
+  std::vector<std::int64_t> indices;
+  for (const auto& gpu : gpus) {
+    indices.push_back(names == GpuNames::index
+                          ? gpu.index
+                          : std::ranges::count_if(gpus, [&](const api::GpuHold& other) {
+                              return other.index < gpu.index;
+                            }));
+  }
+  return gpu_environment({fmt::format("{}", fmt::join(indices, ","))});
+}
+
 void add_gpus(const JobContext& context, Builder* set) {
   const auto& job = context.job;
-  set->all(gpu_environment(gpu_uuids(job.gpus)));
+  set->all(gpus_seen(job.gpus, context.gpu_names));
   if (!job.gpus.empty()) {
     (*set)("SLURM_GPUS_ON_NODE", static_cast<std::int64_t>(job.gpus.size()));
     (*set)("SLURM_JOB_GPUS", gpu_indices(job.gpus));
@@ -211,9 +226,9 @@ std::string in_front(const Environment& user, std::string_view name, const std::
 }
 
 // Where our commands, and the stand-in's libraries and programs, are found before any others.
-Environment found_first(const JobContext& context, const Environment& user) {
+Environment found_first(const JobContext& context, const Environment& user,
+                        std::string_view usual) {
   constexpr std::string_view kPath = "PATH";
-  constexpr std::string_view kUsual = "/usr/local/bin:/usr/bin:/bin";
   Environment variables;
   if (!context.socket.empty()) variables.push_back("ALIQUOT_SOCKET=" + context.socket);
   Environment path = user;
@@ -221,9 +236,9 @@ Environment found_first(const JobContext& context, const Environment& user) {
     const auto folder = context.standin->directory.string();
     variables = merge(variables, gpu::environment(*context.standin));
     variables.push_back(in_front(user, kLibraryPath, folder, ""));
-    path = {in_front(path, kPath, folder, kUsual)};
+    path = {in_front(path, kPath, folder, usual)};
   }
-  if (!context.commands.empty()) path = {in_front(path, kPath, context.commands, kUsual)};
+  if (!context.commands.empty()) path = {in_front(path, kPath, context.commands, usual)};
   if (context.standin || !context.commands.empty()) variables = merge(variables, path);
   return variables;
 }
@@ -309,7 +324,7 @@ Environment batch_environment(const JobContext& context, const Environment& user
   add_rank(context, &ours);
 
   auto all = merge(defaults.take(), without_ours(user));
-  all = merge(all, found_first(context, all));
+  all = merge(all, found_first(context, all, "/usr/local/bin:/usr/bin:/bin"));
   all = merge(all, preload_environment(context, all));
   return merge(merge(all, ours.take()), context.extra);
 }
@@ -317,9 +332,9 @@ Environment batch_environment(const JobContext& context, const Environment& user
 Environment allocation_environment(const JobContext& context) {
   Builder ours;
   add_job(context, &ours);
-  // The client puts it in front of its own.
+  // The client puts it, and the folders of search paths, in front of its own.
   ours.if_any(kPreload, context.preload);
-  return merge(merge(found_first(context, context.spec.environment), ours.take()), context.extra);
+  return merge(merge(found_first(context, {}, ""), ours.take()), context.extra);
 }
 
 Environment step_environment(const JobContext& context, const StepContext& step) {
@@ -341,7 +356,7 @@ Environment step_environment(const JobContext& context, const StepContext& step)
   const auto& gpus = step.gpus ? *step.gpus : context.job.gpus;
   if (!gpus.empty()) ours("SLURM_STEP_GPUS", gpu_indices(gpus));
   if (step.gpus) {
-    ours.all(gpu_environment(gpu_uuids(gpus)));
+    ours.all(gpus_seen(gpus, context.gpu_names));
     ours("SLURM_GPUS_ON_NODE", static_cast<std::int64_t>(gpus.size()));
   }
   ours("SLURM_SRUN_COMM_HOST", "127.0.0.1");

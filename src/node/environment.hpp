@@ -22,6 +22,14 @@ namespace aliquot::node {
 
 using Environment = std::vector<std::string>;  // K=V, each name once
 
+// How CUDA_VISIBLE_DEVICES names a job's GPUs. Programs parse indexes, as Slurm gives them; an
+// index counts what the process can see at all.
+enum class GpuNames : std::uint8_t {
+  uuid,
+  index,     // on the machine, as nvidia-smi counts: nothing hides the other GPUs
+  own_index  // among its own: it sees no other
+};
+
 // What is known when a job starts. References: for the call only.
 struct JobContext {
   const api::JobInfo& job;   // started: node, gpus, start_ms, cpus … are set
@@ -34,6 +42,7 @@ struct JobContext {
   std::string home = {};  // set where the user's own environment lacks them
   std::string shell = {};
   std::optional<gpu::StandIn> standin = {};  // when the GPUs are simulated
+  GpuNames gpu_names = GpuNames::uuid;       // a MIG slice has no index: its UUID whatever is said
   // The folder where sbatch, srun, … are ours, and the daemon's socket: what a script runs by
   // these names is meant for the engine that runs the script.
   std::string commands = {};
@@ -59,8 +68,8 @@ struct StepContext {
 // SLURM_LOCALID, SLURM_GTIDS and SLURM_TASK_PID.
 Environment step_environment(const JobContext& context, const StepContext& step);
 
-// How a process sees its GPUs, whatever engine started it: by UUID, since an index means another
-// GPU to a process that sees only some of them.
+// How a process sees its GPUs where nobody knows which others it sees: by UUID, since an index
+// means another GPU to a process that sees only some of them.
 Environment gpu_environment(const std::vector<std::string>& uuids);
 // What an outer job, or Slurm's own gres/mps, may have left in an environment.
 inline constexpr std::array kMpsVariables = {

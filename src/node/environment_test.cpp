@@ -190,6 +190,9 @@ TEST(BatchEnvironment, FindsOurCommandsFirst) {
   const auto once = batch_environment(context, environment);
   EXPECT_EQ(get(once, "PATH"), "/opt/commands:/opt/standin:/usr/bin:/bin");
   EXPECT_EQ(get(batch_environment(context, once), "PATH"), get(once, "PATH"));
+  // The client puts these in front of its own.
+  EXPECT_EQ(get(allocation_environment(context), "PATH"), "/opt/commands:/opt/standin");
+  EXPECT_EQ(get(step_environment(context, {}), "LD_LIBRARY_PATH"), "/opt/standin");
 }
 
 TEST(BatchEnvironment, WhatEnforcementSetsWins) {
@@ -230,6 +233,47 @@ TEST(StepEnvironment, AddsTheStepToTheJob) {
                                          "SRUN_DEBUG=3", "CUDA_VISIBLE_DEVICES=GPU-aa,GPU-bb"}));
   EXPECT_FALSE(get(environment, "ENVIRONMENT"));
   EXPECT_FALSE(get(allocation_environment(example.context()), "SLURM_STEP_ID"));
+}
+
+// Programs parse them as integers.
+TEST(VisibleGpus, AreIndexesAsWithSlurm) {
+  Example example;
+  const auto visible = [&](GpuNames names, std::vector<std::pair<int, const char*>> gpus) {
+    example.job.gpus.clear();
+    for (const auto& [index, uuid] : gpus) {
+      example.job.gpus.push_back({.index = index, .uuid = uuid, .model = {}});
+    }
+    auto context = example.context();
+    context.gpu_names = names;
+    return std::string(get(batch_environment(context, {}), "CUDA_VISIBLE_DEVICES").value_or("-"));
+  };
+  using enum GpuNames;
+  EXPECT_EQ(visible(index, {{1, "GPU-b"}, {3, "GPU-d"}}), "1,3");
+  EXPECT_EQ(visible(own_index, {{1, "GPU-b"}, {3, "GPU-d"}}), "0,1");
+  EXPECT_EQ(visible(own_index, {{3, "GPU-d"}, {1, "GPU-b"}}), "1,0");
+  EXPECT_EQ(visible(own_index, {}), "");
+  EXPECT_EQ(visible(own_index, {{0, "MIG-x"}}), "MIG-x");
+  EXPECT_EQ(visible(index, {{0, "GPU-a"}, {1, "MIG-x"}}), "GPU-a,MIG-x");
+}
+
+RC_GTEST_PROP(VisibleGpusProperty, OwnIndexesAreEachOnce, ()) {
+  const auto indices =
+      *rc::gen::nonEmpty(rc::gen::unique<std::vector<int>>(rc::gen::inRange(0, 16)));
+  Example example;
+  example.job.gpus.clear();
+  for (const int one : indices) {
+    example.job.gpus.push_back({.index = one, .uuid = "GPU-x", .model = {}});
+  }
+  auto context = example.context();
+  context.gpu_names = GpuNames::own_index;
+  const auto environment = batch_environment(context, {});
+  const auto text = get(environment, "CUDA_VISIBLE_DEVICES").value_or("");
+  std::set<std::string_view> seen;
+  for (const auto part : split(text, ',')) {
+    RC_ASSERT(parse_digits(part).value_or(99) < std::ssize(indices));
+    seen.insert(part);
+  }
+  RC_ASSERT(seen.size() == indices.size());
 }
 
 TEST(Merge, TheLaterWinsAndNonsenseGoes) {

@@ -49,7 +49,7 @@ SCRIPT
   sbatch -W gpus.sh
   [ "$(cut -d' ' -f1 step.0)" = 0 ]
   [ "$(cut -d' ' -f1 step.1)" = 1,2 ]
-  [[ $(cut -d' ' -f2 step.1) == GPU-*,GPU-* ]]
+  [[ $(cut -d' ' -f2 step.1) =~ ^[0-9],[0-9]$ ]]
   [[ $(cut -d' ' -f2 step.1) != *"$(cut -d' ' -f2 step.0)"* ]]
   [ "$(cat all)" = 0,1,2 ]
   [ "$(cat none)" = "[]" ]

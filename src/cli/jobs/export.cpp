@@ -15,6 +15,7 @@ constexpr auto kOfOneJob = std::to_array<std::string_view>(
     {"CUDA_MPS_", "SLURM_ARRAY_", "SLURM_JOB_", "SLURM_PTY_", "SLURM_SRUN_", "SLURM_STEP_",
      "SLURM_EXPORT_ENV", "SLURM_SUBMIT_", "SRUN_DEBUG"});
 
+constexpr const char* kUsualPath = ":/usr/local/bin:/usr/bin:/bin";
 constexpr auto kSearchPaths =
     std::to_array<std::string_view>({"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD"});
 
@@ -137,16 +138,20 @@ void add_granted(Environment& environment, const std::vector<std::string>& grant
   for (const auto& variable : granted) {
     const auto name = name_of(variable);
     const auto mine = environment.get(name);
-    const bool path = std::ranges::find(kSearchPaths, name) != kSearchPaths.end();
-    if (!path || !mine || mine->empty()) {
+    const bool searched = std::ranges::find(kSearchPaths, name) != kSearchPaths.end();
+    if (!searched || !mine || mine->empty()) {
       environment.set(variable);
+      if (name == "PATH") environment.set(name, std::string(*environment.get(name)) + kUsualPath);
       continue;
     }
     const auto value =
         std::string_view(variable).substr(std::min(name.size() + 1, variable.size()));
-    const std::string first(value.substr(0, value.find(':')));
-    if (first.empty() || split(*mine, ':')[0] == first) continue;
-    environment.set(name, first + ":" + std::string(*mine));
+    const auto first = split(value, ':');
+    std::string path(value);
+    for (const auto part : split(*mine, ':')) {
+      if (std::ranges::find(first, part) == first.end()) path.append(":").append(part);
+    }
+    if (!value.empty()) environment.set(name, path);
   }
 }
 

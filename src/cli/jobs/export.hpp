@@ -35,9 +35,8 @@ struct Exported {
 // commas inside quotes do not separate. Slurm's own variables always travel.
 Exported export_environment(const Environment& mine, const std::optional<std::string>& choice);
 
-// What the daemon grants a job or step, on top of the caller's own. Of search paths only the first
-// folder counts, and goes in front of the caller's: the daemon cannot know what the caller has put
-// there since.
+// What the daemon grants a job or step, on top of the caller's own. The folders of its search paths
+// go in front of the caller's: the daemon cannot know what the caller has put there since.
 void add_granted(Environment& environment, const std::vector<std::string>& granted);
 
 // Leaves out what describes the job the caller runs in: the new job is another one.

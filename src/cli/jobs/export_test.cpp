@@ -65,12 +65,18 @@ TEST(Export, NamesAndAssigns) {
 TEST(Export, PutsWhatIsGrantedInFrontOfTheCallersPaths) {
   auto environment = mine();
   environment.set("PATH=/venv/bin:/usr/bin");
-  const std::vector<std::string> granted = {"PATH=/standin:/usr/bin", "LD_PRELOAD=/lib/share.so",
+  const std::vector<std::string> granted = {"PATH=/commands:/standin", "LD_PRELOAD=/lib/share.so",
                                             "A=9"};
   for (int i = 0; i < 2; ++i) add_granted(environment, granted);
-  EXPECT_EQ(environment.get("PATH"), "/standin:/venv/bin:/usr/bin");
+  EXPECT_EQ(environment.get("PATH"), "/commands:/standin:/venv/bin:/usr/bin");
   EXPECT_EQ(environment.get("LD_PRELOAD"), "/lib/share.so");
   EXPECT_EQ(environment.get("A"), "9");
+}
+
+TEST(Export, AGrantedPathAloneIsNotAllThereIs) {
+  Environment none;
+  add_granted(none, {"PATH=/commands"});
+  EXPECT_EQ(none.get("PATH"), "/commands:/usr/local/bin:/usr/bin:/bin");
 }
 
 TEST(Export, ForgetsTheJobItRunsIn) {
