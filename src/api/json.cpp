@@ -63,7 +63,8 @@ TABLE(JobSpec, FIELD(name), FIELD(partition), FIELD(account), FIELD(qos), FIELD(
   FIELD(nice), FIELD(priority), FIELD(dependency), FIELD(kill_on_invalid_dependency), FIELD(array),
   FIELD(signal), FIELD(immediate), FIELD(immediate_s), FIELD(detached), FIELD(array_throttle),
   FIELD(nodes), FIELD(ntasks), FIELD(ntasks_per_node), FIELD(cpus_per_task), FIELD(memory),
-  FIELD(memory_per_cpu), FIELD(memory_per_gpu), FIELD(exclusive), FIELD(constraint), FIELD(gres),
+  FIELD(memory_per_cpu), FIELD(memory_per_gpu), FIELD(min_cpus), FIELD(overcommit),
+  FIELD(exclusive), FIELD(constraint), FIELD(gres),
   FIELD(gpus), FIELD(gpus_per_node), FIELD(gpus_per_task), FIELD(gpu_mem), FIELD(gpu_share));
 TABLE(GpuHold, FIELD(index), FIELD(uuid), FIELD(model), FIELD(memory), FIELD(compute), FIELD(whole),
   FIELD(node), FIELD(container));
@@ -100,10 +101,11 @@ TABLE(ClusterInfo, FIELD(version), FIELD(daemon_version), FIELD(cluster), FIELD(
 TABLE(Overview, FIELD(cluster), FIELD(jobs));
 TABLE(Submitted, FIELD(job_id));
 TABLE(Allocation, FIELD(job_id), FIELD(step_id), FIELD(environment), FIELD(job));
-TABLE(StepSpec, FIELD(name), FIELD(ntasks), FIELD(cpus_per_task), FIELD(overlap), FIELD(gres),
+TABLE(StepSpec, FIELD(name), FIELD(ntasks), FIELD(cpus_per_task), FIELD(overlap),
+  FIELD(overcommit), FIELD(gres),
   FIELD(gpus), FIELD(gpus_per_node), FIELD(gpus_per_task));
 TABLE(StepEnd, FIELD(exit_code), FIELD(exit_signal), FIELD(user_cpu_ms), FIELD(system_cpu_ms),
-  FIELD(max_rss));
+  FIELD(max_rss), FIELD(out_of_memory), FIELD(timed_out));
 TABLE(CancelSpec, FIELD(signal), FIELD(batch), FIELD(full));
 TABLE(DrainSpec, FIELD(reason));
 TABLE(WhyInfo, FIELD(job_id), FIELD(state), FIELD(reason), FIELD(sentences),

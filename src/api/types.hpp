@@ -81,7 +81,9 @@ struct JobSpec {
   std::optional<std::int64_t> memory;  // bytes for the job; 0: all
   std::optional<std::int64_t> memory_per_cpu;
   std::optional<std::int64_t> memory_per_gpu;
-  bool exclusive = false;
+  std::optional<std::int64_t> min_cpus;  // however many its tasks make
+  bool overcommit = false;               // -O: the tasks share what one of them asks for
+  bool exclusive = false;                // all CPUs and all GPUs
   std::string constraint;
   std::optional<std::string> gres;
   std::optional<std::string> gpus;
@@ -300,6 +302,7 @@ struct StepSpec {
   std::int64_t ntasks = 1;
   std::int64_t cpus_per_task = 1;
   bool overlap = false;
+  bool overcommit = false;
   // Some of the job's GPUs for this step alone, as the user wrote it; nothing said: all of them,
   // beside the other steps.
   std::optional<std::string> gres = {};
@@ -314,6 +317,8 @@ struct StepEnd {
   std::int64_t user_cpu_ms = 0;
   std::int64_t system_cpu_ms = 0;
   std::int64_t max_rss = 0;
+  bool out_of_memory = false;  // the kernel ended some of it
+  bool timed_out = false;      // its own time limit did, inside a job
 };
 
 struct CancelSpec {

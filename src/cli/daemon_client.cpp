@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
-#include <unordered_set>
+#include <set>
 
 namespace aliquot::cli {
 namespace {
@@ -79,9 +79,12 @@ Reply<api::JobList> DaemonClient::list(std::string_view target, bool as_is) {
                        *more->next);
   }
   // A job that ended between two pages is in both: the later record counts.
-  std::unordered_set<std::int64_t> seen;
-  const auto kept = std::remove_if(all.jobs.rbegin(), all.jobs.rend(),
-                                   [&](const auto& job) { return !seen.insert(job.id).second; });
+  const bool runs = target.find("duplicates=") != target.npos;  // each run of a job by itself
+  std::set<std::pair<std::int64_t, std::int64_t>> seen;
+  const auto kept =
+      std::remove_if(all.jobs.rbegin(), all.jobs.rend(), [&](const api::JobInfo& job) {
+        return !seen.insert({job.id, runs ? job.restarts : 0}).second;
+      });
   all.jobs.erase(all.jobs.begin(), kept.base());
   return all;
 }

@@ -34,7 +34,7 @@ constexpr std::string_view kSqueueHelp = R"(Usage: squeue [OPTIONS]
   -h, --noheader                  no headers
   -i, --iterate=seconds           repeat every so many seconds
   -j, --job=job(s)                comma separated list of jobs, 'last' being your latest
-      --json                      JSON
+      --json, --yaml              JSON, which is YAML, too
   -l, --long                      long report
       --me                        equivalent to --user=<my username>
   -n, --name=job_name(s)          comma separated list of job names
@@ -57,7 +57,7 @@ constexpr std::string_view kSinfoHelp = R"(Usage: sinfo [OPTIONS]
   -a, --all                  all partitions
   -h, --noheader             no headers
   -i, --iterate=seconds      repeat every so many seconds
-      --json                 JSON
+      --json, --yaml         JSON, which is YAML, too
   -l, --long                 long output
   -N, --Node                 node-centric format
   -n, --nodes=NODES          only these nodes
@@ -75,10 +75,11 @@ constexpr std::string_view kSacctHelp = R"(sacct [<OPTION>]
   -a, --allusers             jobs of all users
   -A, --accounts=list        only these accounts
   -b, --brief                jobid, state and exit code
+  -D, --duplicates           each run of jobs that were requeued
   -e, --helpformat           list the fields of --format
   -E, --endtime=time         only jobs in some state before this
   -j, --jobs=list            only these jobs, 'last' being your latest
-      --json                 JSON
+      --json, --yaml         JSON, which is YAML, too
       --delimiter=characters for -p and -P
   -l, --long                 all the fields there are
   -n, --noheader             no header
@@ -103,7 +104,7 @@ constexpr std::string_view kScontrolHelp = R"(scontrol [<OPTION>] [<COMMAND>]
      -d or --details: more details in "show"
      -o or --oneliner: report output one record per line
      -a or --all, -Q or --quiet, -v or --verbose
-     --json: for "show job" and "show node"
+     --json, --yaml: for "show job" and "show node"
      -V or --version
     Valid <COMMAND> values are:
      hold <job_list>, release <job_list>, requeue <job_list>, requeuehold <job_list>
@@ -149,10 +150,8 @@ std::string submitter_help(SlurmCommand command) {
     help += fmt::format("  {}{} {}\n", option, std::string(columns < 27 ? 27 - columns : 0, ' '),
                         row.help);
   }
-  help +=
-      "\nSlurm's other options are accepted, and mean nothing on one machine.\n"
-      "See aliquot-" +
-      std::string(command_name(command)) + "(1).\n";
+  help += "\nSlurm's other options cannot matter on one machine, or are refused: see aliquot-" +
+          std::string(command_name(command)) + "(1).\n";
   return help;
 }
 

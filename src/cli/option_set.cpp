@@ -4,6 +4,7 @@
 #include <getopt.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -18,8 +19,10 @@ namespace aliquot::cli {
 namespace {
 
 constexpr WallTime kAnyTime{days(366)};  // which forms are moments does not depend on today
-constexpr int kBadValue = 255;           // what exit(-1) becomes
-constexpr int kLongOption = 0x1000;      // + the row
+// Less than a program's first call takes; 8 is 8 MiB, and meant as 8G.
+constexpr Bytes kLeastGpuMemory = mib(64);
+constexpr int kBadValue = 255;       // what exit(-1) becomes
+constexpr int kLongOption = 0x1000;  // + the row
 
 bool known_to(unsigned commands, SlurmCommand command) { return (commands & bit(command)) != 0; }
 
@@ -78,10 +81,19 @@ bool is_node_count(std::string_view text) {
   return most && *most >= *least && *most <= INT32_MAX;
 }
 
+bool is_mail_type(std::string_view word) {
+  constexpr auto kWords = std::to_array<std::string_view>(
+      {"NONE", "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "INVALID_DEPEND", "STAGE_OUT",
+       "TIME_LIMIT", "TIME_LIMIT_90", "TIME_LIMIT_80", "TIME_LIMIT_50", "ARRAY_TASKS"});
+  return std::ranges::any_of(
+      kWords, [&](std::string_view known) { return equals_ignoring_case(word, known); });
+}
+
 // Slurm's words, and for our own options what is expected.
 Misuse invalid(const OptionRow& row) {
   const std::string_view name = row.name;
-  const std::string_view expected = name == "gpu-mem"     ? ": a size above zero, as 8G"
+  const std::string_view expected = name == "gpu-mem"
+                                        ? ": more than a program's context takes, as 8G"
                                     : name == "gpu-share" ? ": above 0 and up to 100%, as 25%"
                                                           : "";
   return {kBadValue, fmt::format("Invalid --{} specification{}", name, expected)};
@@ -133,9 +145,11 @@ Parsed<void> check(const OptionRow& row, std::string_view value) {
     }
     case ValueKind::priority:
       return unless(equals_ignoring_case(value, "TOP") || parse_digits(value).has_value());
+    case ValueKind::mail_types:
+      return unless(std::ranges::all_of(split(value, ','), is_mail_type));
     case ValueKind::gpu_mem: {
       const auto size = parse_size(value);
-      return unless(size && *size > Bytes(0));
+      return unless(size && *size >= kLeastGpuMemory);
     }
     case ValueKind::gpu_share:
       return unless(parse_percent(value).has_value());
@@ -166,6 +180,9 @@ struct ExtraVariable {
 };
 constexpr auto kExtraVariables = std::to_array<ExtraVariable>({
     {SlurmCommand::sbatch, "SLURM_CLUSTERS", "clusters"},
+    {SlurmCommand::scancel, "SLURM_CLUSTERS", "clusters"},
+    {SlurmCommand::squeue, "SLURM_CLUSTERS", "clusters"},
+    {SlurmCommand::sinfo, "SLURM_CLUSTERS", "clusters"},
     {SlurmCommand::srun, "SLURM_EXPORT_ENV", "export"},
     {SlurmCommand::srun, "SRUN_EXPORT_ENV", "export"},
     {SlurmCommand::srun, "SRUN_CPUS_PER_TASK", "cpus-per-task"},

@@ -35,6 +35,7 @@ enum class ValueKind {
   yes_no,
   nice,
   priority,
+  mail_types,  // END,FAIL
   gpu_mem,
   gpu_share,
 };
@@ -118,6 +119,11 @@ std::vector<Word> read_variables(SlurmCommand command);
 // What the script's directives, the environment and the command line say together.
 Parsed<OptionSet> gather_options(SlurmCommand command, const CommandLine& line,
                                  const std::vector<Word>& directives = {});
+
+// --json, and --yaml: JSON is YAML as well.
+inline bool wants_json(const OptionSet& options) {
+  return options.has("json") || options.has("yaml");
+}
 
 // `[R][B:]name or number[@seconds]`
 struct SignalOption {

@@ -142,7 +142,11 @@ TEST(OptionSet, RefusesBadValuesInSlurmsWords) {
            Case{"open-mode", "x", 255, "Invalid --open-mode specification"},
            Case{"gpu-share", "0", 255,
                 "Invalid --gpu-share specification: above 0 and up to 100%, as 25%"},
-           Case{"gpu-mem", "0", 255, "Invalid --gpu-mem specification: a size above zero, as 8G"},
+           Case{"gpu-mem", "0", 255,
+                "Invalid --gpu-mem specification: more than a program's context takes, as 8G"},
+           Case{"gpu-mem", "8", 255,
+                "Invalid --gpu-mem specification: more than a program's context takes, as 8G"},
+           Case{"mail-type", "END,FOO", 255, "Invalid --mail-type specification"},
            Case{"nodes", "a", 255, "\"a\" is not a valid node count"},
            Case{"ntasks", "0", 1, "Invalid numeric value \"0\" for --ntasks."},
        }) {
@@ -156,7 +160,7 @@ TEST(OptionSet, RefusesBadValuesInSlurmsWords) {
 
 TEST(OptionSet, AcceptsHintsWhateverTheySay) {
   OptionSet options(SlurmCommand::sbatch);
-  for (const auto* name : {"hint", "mail-type", "switches", "propagate", "reservation"}) {
+  for (const auto* name : {"hint", "switches", "propagate", "reservation"}) {
     EXPECT_TRUE(options.set(name, "no-such-thing", Source::script).has_value()) << name;
   }
 }

@@ -105,7 +105,7 @@ Answer<void> check_numbers(const api::JobSpec& spec) {
   if (!in_range(spec.ntasks, 1, kMaxCount) || !in_range(spec.ntasks_per_node, 0, kMaxCount)) {
     return refuse(Why::bad_task_count, "the number of tasks is out of range");
   }
-  if (!in_range(spec.cpus_per_task, 1, kMaxCount)) {
+  if (!in_range(spec.cpus_per_task, 1, kMaxCount) || !in_range(spec.min_cpus, 1, kMaxCount)) {
     return refuse(Why::never_fits, "the number of CPUs is out of range");
   }
   for (const auto& size : {spec.memory, spec.memory_per_cpu, spec.memory_per_gpu}) {
@@ -130,6 +130,35 @@ Answer<void> check_numbers(const api::JobSpec& spec) {
     return refuse(Why::bad_signal, "--signal is out of range");
   }
   return {};
+}
+
+// `4 GPUs (h100)`
+std::string gpus_in_words(const core::Node& node) {
+  if (node.gpus.empty()) return "no GPU";
+  std::vector<std::string> models;
+  for (const core::Gpu& gpu : node.gpus) {
+    if (std::ranges::find(models, core::model_name(gpu)) == models.end()) {
+      models.push_back(core::model_name(gpu));
+    }
+  }
+  return fmt::format("{} {} ({})", node.gpus.size(), node.gpus.size() == 1 ? "GPU" : "GPUs",
+                     fmt::join(models, ", "));
+}
+
+// Those that can be used now: one that is broken would keep the job from ever starting.
+std::optional<core::GpuRequest> all_gpus(const core::Node& node) {
+  core::GpuRequest all{.count = 0, .what = core::WholeGpu{}, .models = {}};
+  bool slices = false;
+  for (const core::Gpu& gpu : node.gpus) {
+    if (gpu.health != core::Health::ok) continue;
+    ++all.count;
+    slices = slices || !gpu.mig_profile.empty();
+    // Slices are had only by name.
+    const std::string model = to_lower(core::model_name(gpu));
+    if (std::ranges::find(all.models, model) == all.models.end()) all.models.push_back(model);
+  }
+  if (!slices) all.models.clear();
+  return all.count == 0 ? std::nullopt : std::optional(std::move(all));
 }
 
 }  // namespace
@@ -180,11 +209,23 @@ Answer<void> Admission::read_spec(Job& job) const {
     return refuse(too_many ? Why::never_fits : Why::bad_gpus, gpus.error().message);
   }
   job.request.gpus = std::move(*gpus);
+  if (spec.exclusive) {
+    if (job.request.gpus && !std::holds_alternative<core::WholeGpu>(job.request.gpus->what)) {
+      return refuse(Why::bad_gpus,
+                    "--exclusive is the machine with all its GPUs: leave out the share of one");
+    }
+    job.request.gpus = all_gpus(state_.ledger.cluster().node(0));
+  }
   job.gres = job.request.gpus ? core::format_gpu_request(job.request.gpus) : "";
 
   const core::Node& node = state_.ledger.cluster().node(0);
-  const auto cpus = checked_mul(kOneCpu * job.ntasks(), spec.cpus_per_task.value_or(1));
-  job.request.cpus = spec.exclusive ? node.cpus : cpus.value_or(CpuMilli(INT64_MAX));
+  const auto cpus =
+      checked_mul(kOneCpu * (spec.overcommit ? 1 : job.ntasks()), spec.cpus_per_task.value_or(1));
+  job.request.cpus =
+      spec.exclusive
+          ? node.cpus
+          : std::max(cpus.value_or(CpuMilli(INT64_MAX)),
+                     checked_mul(kOneCpu, spec.min_cpus.value_or(1)).value_or(CpuMilli(INT64_MAX)));
   job.cpus = job.request.cpus;
   const std::int64_t whole_cpus = job.cpus / kOneCpu;
 
@@ -350,7 +391,8 @@ Answer<Job> Admission::check(const Caller& caller, api::JobSpec spec, const Job*
                                                    job.cpus / kOneCpu, node.cpus / kOneCpu)
         : core::ever_fits(state_.ledger.cluster(), job.shape)
             ? fmt::format("the GPUs of partition {} can never give {}", job.partition, job.gres)
-            : fmt::format("this machine's GPUs can never give {}", job.gres));
+            : fmt::format("{} is more than this machine can ever give: it has {}", job.gres,
+                          gpus_in_words(node)));
   }
 
   const WallTime now = state_.clock.wall();

@@ -104,6 +104,7 @@ void ApiServer::get(const net::Request& request, const std::vector<std::string>&
     if (const auto end = parse_digits(value(request, "end"))) query.end = WallTime(*end);
     if (const auto id = parse_digits(value(request, "id"))) query.id = *id;
     query.after = parse_digits(value(request, "after")).value_or(0);
+    query.earlier = request.query.contains("duplicates");
     if (request.query.contains("name")) query.name = value(request, "name");
     auto jobs = engine_.views().accounting(caller, query);
     if (jobs && request.query.contains("user")) {
@@ -135,8 +136,10 @@ void ApiServer::get(const net::Request& request, const std::vector<std::string>&
   if (path.size() == 4 && path[3] == "why")
     return respond(to_response(engine_.views().why(caller, id)));
   if (path.size() == 4 && path[3] == "wait") {
-    const auto waiter = engine_.views().wait(
-        caller, id, [respond](const Answer<api::JobInfo>& ended) { respond(to_response(ended)); });
+    const auto tell = [respond](const Answer<api::JobInfo>& job) { respond(to_response(job)); };
+    const auto waiter = request.query.contains("ending")
+                            ? engine_.views().wait_for_ending(caller, id, tell)
+                            : engine_.views().wait(caller, id, tell);
     if (!waiter) return;
     return respond.on_close([this, waiter] { engine_.views().stop_waiting(*waiter); });
   }

@@ -62,6 +62,8 @@ class Clients {
   void step_admitted(const StepId& step, const Result<Environment>& added);
   // How an interactive job ended: what its client said, or else the worst of its steps.
   [[nodiscard]] std::optional<ExitStatus> exit_of(const Job& job) const;
+  // Whether its client said that the kernel ended it for want of memory.
+  [[nodiscard]] bool ran_out_of_memory(JobId job) const;
   // Whoever waits for a start that does not come, once that is on record.
   void refuse_client(JobId id, Refused refused);
   void resumed(JobId job);
@@ -89,8 +91,8 @@ class Clients {
   using StepGpus = std::optional<std::vector<HeldGpu>>;
   Answer<StepGpus> choose_gpus(const Job& job, const api::StepSpec& spec) const;
   void forget_step(const StepId& step);
-  void end_step_record(api::StepInfo& step, const api::StepEnd& end) const;
-  void cancel_record(api::StepInfo& step);
+  void end_step_record(api::StepInfo& step, const api::StepEnd& end, Ending ending) const;
+  void cancel_record(api::StepInfo& step, Ending ending);
   void tell_client(JobId job, Pid client);
   void hung_up(JobId job);
   void hung_up_step(const StepId& step);

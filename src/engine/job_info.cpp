@@ -84,6 +84,9 @@ void write_info(const Job& job, api::JobInfo& info) {
 
   info.state = core::long_name(job.state);
   info.reason = to_string(job.reason);
+  if (job.reason == Reason::none && job.ending == Ending::timeout) {
+    info.reason = to_string(Reason::time_limit);
+  }
   if (job.reason == Reason::raised_signal) info.reason = signal_reason(job.exit.signal);
   info.reason_detail = job.detail;
   info.cancelled_by.reset();

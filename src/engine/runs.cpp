@@ -8,6 +8,7 @@
 
 #include "base/text.hpp"
 #include "engine/clients.hpp"
+#include "engine/job_info.hpp"
 #include "engine/views.hpp"
 #include "node/job_grant.hpp"
 
@@ -114,9 +115,23 @@ void Runs::finish(JobId id, core::JobState state, Reason reason) {
   state_.jobs.erase(id);
 }
 
+// For sacct --duplicates.
+void Runs::keep_run(const Job& job) {
+  api::JobInfo run = to_info(job);
+  if (core::is_active(job.state)) {
+    const bool asked = job.ending == Ending::requeue || job.ending == Ending::requeue_hold;
+    run.state = asked ? "REQUEUED" : core::long_name(core::JobState::node_fail);
+    run.reason = to_string(Reason::none);
+    run.end_ms = state_.clock.wall().ms();
+  }
+  run.steps = state_.require_value(state_.store.steps(job.id));
+  state_.require(state_.store.save_earlier(run));
+}
+
 // The same id, as new: for requeue, and for a start that a crash kept from happening.
 void Runs::back_to_queue(Job& job, bool held, bool count) {
   release_grant(job);
+  if (count) keep_run(job);
   if (core::is_active(job.state)) {
     state_.act(
         [this, run = job.run(), user = job.owner.uid] { state_.executor.forget(run, user); });
@@ -287,7 +302,7 @@ void Runs::ended(const node::ExitRecord& record) {
   if (job->ending == Ending::cancel || record.reason == node::EndReason::cancelled) {
     return finish(job->id, JobState::cancelled, Reason::none);
   }
-  if (record.reason == node::EndReason::oom) {
+  if (record.reason == node::EndReason::oom || clients_.ran_out_of_memory(job->id)) {
     return finish(job->id, JobState::out_of_memory, Reason::out_of_memory);
   }
   if (exit.signal != 0) return finish(job->id, JobState::failed, Reason::raised_signal);
@@ -362,6 +377,7 @@ void Runs::end_processes(Job& job, Ending ending) {
   count_suspension(job);
   state_.set_state(job, core::JobState::completing);
   state_.save(job);
+  views_.ending(job);
   state_.act([this, id = job.id, was_suspended] {
     Job* ending_job = state_.find(id);
     if (ending_job == nullptr) return;

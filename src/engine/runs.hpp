@@ -90,6 +90,7 @@ class Runs final : public ExecutorEvents {
   void never_started(JobId job, std::int64_t attempt, const std::string& why);
   void postponed(JobId job, std::int64_t attempt, const std::string& why);
   void lost(JobId job, std::int64_t attempt);
+  void keep_run(const Job& job);
   void back_to_queue(Job& job, bool held, bool count);
   void release_grant(Job& job);
   void remember_use(Job& job, const node::ExitRecord& record);

@@ -17,6 +17,9 @@ namespace {
 
 constexpr int kSchema = 2;
 
+// Of each job: one that requeues itself for ever must not fill the disk.
+constexpr std::int64_t kMostEarlier = 20;
+
 // `info` and `spec` are JSON of the API's types, so that fields can be added without a new schema;
 // what is searched for has a column beside it.
 constexpr const char* kCreate = R"(
@@ -145,6 +148,9 @@ Result<Store> Store::open(const std::filesystem::path& path) {
     db.exec(
         "CREATE TABLE IF NOT EXISTS runs(job INTEGER PRIMARY KEY, boot TEXT NOT NULL, "
         "since INTEGER NOT NULL, before INTEGER NOT NULL)");
+    db.exec(
+        "CREATE TABLE IF NOT EXISTS earlier(job INTEGER NOT NULL, run INTEGER NOT NULL, "
+        "info TEXT NOT NULL, PRIMARY KEY(job, run)) WITHOUT ROWID");
     db.exec("CREATE TABLE IF NOT EXISTS unreadable AS SELECT *, '' AS why FROM jobs WHERE 0");
     return Store(std::move(database));
   });
@@ -257,6 +263,20 @@ Result<void> Store::drop_steps(JobId id) {
     auto& query = database_->prepared("DELETE FROM steps WHERE job = ?");
     query.bind(1, id.value());
     query.exec();
+  });
+}
+
+Result<void> Store::save_earlier(const api::JobInfo& run) {
+  return changing(*database_, [&] {
+    auto& query = database_->prepared("INSERT OR REPLACE INTO earlier VALUES(?,?,?)");
+    query.bind(1, run.id);
+    query.bind(2, run.restarts);
+    query.bind(3, api::to_json(run));
+    query.exec();
+    auto& old = database_->prepared("DELETE FROM earlier WHERE job = ? AND run <= ?");
+    old.bind(1, run.id);
+    old.bind(2, run.restarts - kMostEarlier);
+    old.exec();
   });
 }
 

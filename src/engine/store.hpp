@@ -30,6 +30,7 @@ struct AccountingQuery {
   std::optional<std::string> name = {};
   bool only_over = false;
   bool steps = false;              // of each job as well
+  bool earlier = false;            // its runs before it was requeued, before the last one
   std::int64_t after = 0;          // higher ids only
   std::optional<Bytes> most = {};  // of records at once; absent: all
 };
@@ -58,6 +59,9 @@ class Store {
   Result<void> charge(std::int64_t payload, Bytes more);
   Result<void> save_step(const api::StepInfo& step);
   Result<void> drop_steps(JobId id);
+  // A run that has ended, with its steps, of a job that goes back into the queue. Of the most
+  // recent ones only so many are kept.
+  Result<void> save_earlier(const api::JobInfo& run);
 
   // How long it has run; dropped with nothing.
   Result<void> save_run(JobId id, const std::optional<RunTime>& run);

@@ -50,6 +50,16 @@ struct Store::Database {
     return first.getInt64();
   }
 
+  // What was saved of the job's runs before its last one, in order.
+  std::vector<std::string> earlier(std::int64_t id) {
+    auto& query = prepared("SELECT info FROM earlier WHERE job = ? ORDER BY run");
+    query.bind(1, id);
+    std::vector<std::string> all;
+    while (query.executeStep()) all.push_back(query.getColumn(0).getString());
+    query.reset();
+    return all;
+  }
+
   // The job, or all that is on record of the array.
   std::vector<std::int64_t> elements(std::int64_t id) {
     auto& query = prepared("SELECT id FROM jobs WHERE id = ?1 OR array = ?1");

@@ -76,6 +76,14 @@ Result<JobPage> Store::read_page(const std::vector<std::int64_t>& ids,
       unreadable[id] = job.error().message;
       continue;
     }
+    if (wanted.earlier) {
+      for (const std::string& run : database_->earlier(id)) {
+        auto before = api::from_json<api::JobInfo>(run);
+        if (!before) continue;  // what cannot be read stays where it is
+        size += Bytes(std::ssize(run));
+        page.jobs.push_back(std::move(*before));
+      }
+    }
     if (wanted.steps) job->steps = TRY(steps(JobId(id)));
     size += Bytes(std::ssize(info)) + kUsualStep * std::ssize(job->steps);
     page.jobs.push_back(std::move(*job));
@@ -169,7 +177,9 @@ Result<std::int64_t> Store::purge(WallTime over_before, std::int64_t most,
   TRY(keep_last_id(TRY(last_id())));
   TRY(changing(*database_, [&] {
     for (const std::int64_t id : old) {
-      for (const char* sql : {"DELETE FROM steps WHERE job = ?", "DELETE FROM jobs WHERE id = ?"}) {
+      for (const char* sql :
+           {"DELETE FROM steps WHERE job = ?", "DELETE FROM earlier WHERE job = ?",
+            "DELETE FROM jobs WHERE id = ?"}) {
         auto& query = database_->prepared(sql);
         query.bind(1, id);
         query.exec();

@@ -6,9 +6,11 @@
 
 #include "base/slurm_time.hpp"
 #include "base/text.hpp"
+#include "base/timestamp.hpp"
 #include "core/explain.hpp"
 #include "core/placement.hpp"
 #include "engine/clients.hpp"
+#include "engine/end_words.hpp"
 #include "engine/job_info.hpp"
 #include "engine/queue.hpp"
 #include "engine/runs.hpp"
@@ -72,9 +74,14 @@ std::string Views::wait_sentence(const Job& job) const {
     case Reason::dependency:
       return "it waits for " + job.dependency_text;
     case Reason::dependency_never:
-      return "what it waits for cannot happen any more";
+      return fmt::format(
+          "what it waits for can never happen any more ({0}): 'scancel {1}', or 'scontrol update "
+          "JobId={1} Dependency=' to start it without",
+          job.spec.dependency, job.id);
     case Reason::begin_time:
-      return "it is not to start yet";
+      return fmt::format(
+          "it is not to start before {0}: 'scontrol update JobId={1} StartTime=now' lets it",
+          format_timestamp(WallTime(job.spec.begin_ms.value_or(0))), job.id);
     case Reason::held_user:
       return fmt::format("held: 'scontrol release {}'", job.id);
     case Reason::held_admin:
@@ -196,7 +203,37 @@ std::optional<Views::WaiterId> Views::wait(const Caller& caller, const std::stri
   return waiter;
 }
 
+std::optional<Views::WaiterId> Views::wait_for_ending(const Caller& caller, const std::string& id,
+                                                      Ended told) {
+  auto info = show(caller, id);
+  const Job* job = info ? state_.find(JobId(info->id)) : nullptr;
+  if (job == nullptr || job->state == core::JobState::completing) {
+    told(std::move(info));
+    return std::nullopt;
+  }
+  const WaiterId waiter{job->id, ++last_waiter_};
+  watching_[waiter.job][waiter.number] = [this, caller,
+                                          told = std::move(told)](Answer<api::JobInfo> now) {
+    if (now) redact(caller, *now);
+    told(std::move(now));
+  };
+  return waiter;
+}
+
+void Views::ending(const Job& job) {
+  if (!watching_.contains(job.id)) return;
+  state_.act([this, id = job.id, info = to_info(job)] {
+    const auto told = watching_.extract(id);
+    if (!told) return;
+    for (const auto& [number, tell] : told.mapped()) tell(info);
+  });
+}
+
 void Views::stop_waiting(const WaiterId& waiter) {
+  if (const auto watchers = watching_.find(waiter.job); watchers != watching_.end()) {
+    watchers->second.erase(waiter.number);
+    if (watchers->second.empty()) watching_.erase(watchers);
+  }
   const auto waiters = waiting_.find(waiter.job);
   if (waiters == waiting_.end()) return;
   waiters->second.erase(waiter.number);
@@ -204,6 +241,7 @@ void Views::stop_waiting(const WaiterId& waiter) {
 }
 
 void Views::over(const Job& job) {
+  ending(job);
   const api::JobInfo last = to_info(job);
   tell_waiters(job.id, last);
   if (job.array && *job.array != job.id) tell_waiters(*job.array, last);
@@ -241,8 +279,7 @@ Answer<api::WhyInfo> Views::why(const Caller& caller, const std::string& id) {
                    .earliest_start_ms = std::nullopt};
   const Job* job = state_.find(JobId(info->id));
   if (job == nullptr) {
-    why.sentences.push_back(fmt::format("Job {} is over: {}.", info->id, info->state));
-    if (!info->reason_detail.empty()) why.sentences.push_back(info->reason_detail + ".");
+    why.sentences = end_sentences(*info);
     return why;
   }
   if (job->state != core::JobState::pending) {
@@ -258,7 +295,10 @@ Answer<api::WhyInfo> Views::why(const Caller& caller, const std::string& id) {
     auto words = detail.empty()                        ? wait_sentence(*job)
                  : state_.owns(caller, job->owner.uid) ? detail
                                                        : "";
-    if (words.empty()) words = fmt::format("it waits for {}, not for room", info->reason);
+    if (words.empty()) {
+      words = detail.empty() ? "it has not been looked at yet: ask again in a moment"
+                             : "a start of it failed, and it is tried again: its user sees why";
+    }
     why.sentences.push_back(as_sentence(std::move(words)));
     return why;
   }
@@ -283,7 +323,8 @@ Answer<api::JobList> Views::accounting(const Caller& caller, AccountingQuery que
   JobPage page = TRY(or_try_again(state_.store.query(query)));
   for (api::JobInfo& job : page.jobs) {
     // What runs is fresher in memory.
-    if (const Job* live = state_.find(JobId(job.id))) {
+    if (const Job* live = state_.find(JobId(job.id));
+        live != nullptr && live->restarts == job.restarts) {
       auto steps = std::move(job.steps);
       job = to_info(*live);
       job.steps = std::move(steps);

@@ -69,6 +69,9 @@ class Views {
   using Ended = std::function<void(Answer<api::JobInfo>)>;
   // Nothing where it is answered at once.
   std::optional<WaiterId> wait(const Caller& caller, const std::string& id, Ended ended);
+  // The same, of one job, for when its processes begin to be ended: its client says so.
+  std::optional<WaiterId> wait_for_ending(const Caller& caller, const std::string& id, Ended told);
+  void ending(const Job& job);
   // Nobody is there any more to be told.
   void stop_waiting(const WaiterId& waiter);
   // A job is over: those who wait for it are told, once that is on record.
@@ -96,6 +99,7 @@ class Views {
     Ended ended;
   };
   std::unordered_map<JobId, std::map<std::uint64_t, Waiter>> waiting_;  // by what they named
+  std::unordered_map<JobId, std::map<std::uint64_t, Ended>> watching_;  // for its beginning
   std::uint64_t last_waiter_ = 0;
   std::vector<node::GpuView> views_;
   bool stale_ = false;

@@ -63,7 +63,9 @@ go() { touch "$work/go"; }
 
 # That a job waits for a moment is said on a machine that is busy with something else, by Slurm and by us.
 normalise() {
-  sed -E -e "/^(srun|salloc): (Pending job allocation [0-9]+|job [0-9]+ (queued and waiting for|has been allocated) resources)$/d" \
+  # What we say beyond Slurm's words is marked as such.
+  sed -E -e "/^[a-z]+: hint: /d" \
+    -e "/^(srun|salloc): (Pending job allocation [0-9]+|job [0-9]+ (queued and waiting for|has been allocated) resources)$/d" \
     -e "s/Submitted batch job [0-9]+/Submitted batch job @ID@/" \
     -e "s/StepId=[0-9]+\.[0-9]+/StepId=@ID@/" \
     -e "s/(job allocation|Job allocation|on job id|Terminating job|Job|job) [0-9]+/\1 @ID@/" \

@@ -127,9 +127,11 @@ state_is() { [[ $(squeue -h -j "$1" -t all -o %T) == "$2" ]]; }
   run "$ALIQUOT_BIN/aliquot" up
   [ "$status" -eq 0 ]
   [[ $output =~ ^"aliquotd is already running (pid "[0-9]+")"$ ]]
-  run "$ALIQUOT_BIN/aliquot" up --simulate t4:1
+  run "$ALIQUOT_BIN/aliquot" up --simulate h100:2 --state-dir "$work/state"
   [ "$status" -eq 0 ]
-  [[ $output == "aliquotd is already running (pid "*"): --simulate t4:1 is for the next: 'aliquot down' first" ]]
+  run "$ALIQUOT_BIN/aliquot" up --simulate t4:1
+  [ "$status" -eq 1 ]
+  [[ $output == *"aliquotd is already running (pid "*"), and not with --simulate t4:1: 'aliquot down' first" ]]
   run sinfo -h -o %G
   [ "$output" = gpu:h100:2 ]
   [[ $("$ALIQUOT_BIN/aliquot" doctor) == *"free for the queue's state in $work/state"* ]]

@@ -17,6 +17,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::require(update->jobs.size() + update->nodes.size() == 1);
     for (const auto& job : update->jobs) {
       fuzz::require(!job.ids.empty() && api::from_json<api::JobSpec>(job.body).has_value());
+      const auto body = job.body_for(minutes(30));
+      fuzz::require(!body || api::from_json<api::JobSpec>(*body).has_value());
     }
   } else {
     fuzz::require(!update.error().message.empty());

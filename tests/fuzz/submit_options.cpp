@@ -1,7 +1,9 @@
-// The parsers behind single options: moments, signals, job ids, --export, --multi-prog, file names.
+// The parsers behind single options: moments, GPU bindings, signals, job ids, --export,
+// --multi-prog, file names.
 #include "base/output_path.hpp"
 #include "base/text.hpp"
 #include "cli/jobs/export.hpp"
+#include "cli/jobs/gpu_binding.hpp"
 #include "cli/jobs/job_ids.hpp"
 #include "cli/jobs/multi_prog.hpp"
 #include "cli/moment.hpp"
@@ -32,6 +34,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::require(variable.find('=') != variable.npos);
   }
   fuzz::require_one_line(cli::parse_multi_prog(text, 4));
+  const auto binding = cli::parse_gpu_binding(text);
+  fuzz::require_one_line(binding);
+  if (binding) {
+    for (std::size_t task = 0; task < 9; ++task) {
+      const auto gpus = binding->gpus_of(task, 2);
+      fuzz::require(!gpus || !gpus->empty());
+    }
+  }
   const auto path = expand_pattern(text, {.job = JobId(7), .job_name = "a/b", .step = 0});
   fuzz::require(path.size() <= text.size() * 12);
   return 0;

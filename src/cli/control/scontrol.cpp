@@ -231,6 +231,25 @@ int top_jobs(const Call& call) {
   return 1;
 }
 
+int update_job(const Call& call, const JobUpdate& update, const std::string& id) {
+  std::optional<Millis> limit;
+  if (update.longer) {
+    const auto failed = [&](const api::ErrorInfo& error) {
+      return call.quiet ? 1 : say(fmt::format("{} for job {}", error_text(error), id));
+    };
+    auto daemon = DaemonClient::connect();
+    if (!daemon) return failed(daemon.error());
+    const auto job = daemon->get<api::JobInfo>(job_target(id));
+    if (!job) return failed(job.error());
+    if (job->time_limit_ms) limit = Millis(*job->time_limit_ms);
+  }
+  const auto body = update.body_for(limit);
+  if (!body) return say(body.error().message);
+  Call each = call;
+  each.words = {id};
+  return for_jobs(each, "update", "update", *body);
+}
+
 int update(const Call& call) {
   const auto parsed = parse_update(call.words, wall_now());
   if (!parsed) return say(parsed.error().message);
@@ -252,10 +271,7 @@ int update(const Call& call) {
   }
   int status = 0;
   for (const auto& job : parsed->jobs) {
-    Call each = call;
-    each.words.clear();
-    for (const auto& id : job.ids) each.words.push_back(id);
-    status = std::max(status, for_jobs(each, "update", "update", job.body));
+    for (const auto& id : job.ids) status = std::max(status, update_job(call, job, id));
   }
   return status;
 }
@@ -363,7 +379,7 @@ int run_scontrol(int argc, char** argv) {
     if (daemon && !is_here(*daemon, options, voice)) return 1;
   }
   const Call call{.style = {.one_line = options.has("oneliner"), .details = options.has("details")},
-                  .json = options.has("json"),
+                  .json = wants_json(options),
                   .quiet = options.has("quiet"),
                   .words = Words(read->words.begin() + 1, read->words.end())};
   return run_control(read->words.front(), call);

@@ -47,6 +47,12 @@ constexpr auto kKeys = std::to_array<Key>({
     {"GpuShare", "gpu_share", Kind::text},
 });
 
+// Slurm takes the names of entities cut short, too: `job=7`.
+bool names_entity(std::string_view key, std::string_view entity) {
+  return key.size() >= 3 && key.size() <= entity.size() &&
+         equals_ignoring_case(entity.substr(0, key.size()), key);
+}
+
 // Slurm takes keys cut short.
 const Key* find_key(std::string_view name) {
   for (const auto& key : kKeys) {
@@ -119,7 +125,7 @@ Result<NodeUpdate> parse_node(const std::vector<std::string_view>& words) {
   bool stated = false;
   for (const auto text : words) {
     const auto [key, value] = TRY(split_word(text));
-    if (equals_ignoring_case(key, "NodeName")) {
+    if (names_entity(key, "NodeName")) {
       update.name = value;
     } else if (equals_ignoring_case(key, "Reason")) {
       update.reason = value;
@@ -156,7 +162,7 @@ Result<JobUpdate> parse_job(const std::vector<std::string_view>& words, WallTime
       continue;
     }
     const auto [key, value] = TRY(split_word(text));
-    if (equals_ignoring_case(key, "JobId")) {
+    if (names_entity(key, "JobId")) {
       for (const auto id : split(value, ',')) update.ids.emplace_back(id);
       continue;
     }
@@ -167,8 +173,16 @@ Result<JobUpdate> parse_job(const std::vector<std::string_view>& words, WallTime
                   "Request aborted",
                   text);
     }
-    TRY(add_field(json, *known, value, now));
     changed = true;
+    if (known->kind == Kind::limit && (value.starts_with('+') || value.starts_with('-'))) {
+      const auto change = parse_time_limit(value.substr(1));
+      if (!change || !change->length) {
+        return fail(Code::invalid_argument, "Invalid TimeLimit value: {}", value);
+      }
+      update.longer = value[0] == '+' ? *change->length : Millis(-change->length->value());
+      continue;
+    }
+    TRY(add_field(json, *known, value, now));
   }
   if (!changed) return fail(Code::invalid_argument, "No changes specified");
   if (update.ids.empty()) return fail(Code::invalid_argument, "No job specification provided");
@@ -178,15 +192,33 @@ Result<JobUpdate> parse_job(const std::vector<std::string_view>& words, WallTime
 
 }  // namespace
 
+Result<std::string> JobUpdate::body_for(std::optional<Millis> limit) const {
+  if (!longer) return body;
+  if (!limit) {
+    return fail(Code::invalid_argument, "TimeLimit is UNLIMITED: write the new one in full");
+  }
+  std::int64_t sum = 0;
+  if (__builtin_add_overflow(limit->value(), longer->value(), &sum) || sum <= 0) {
+    return fail(Code::invalid_argument,
+                "TimeLimit decrement larger than current time limit ({} > {})",
+                -longer->value() / 60'000, limit->value() / 60'000);
+  }
+  // Into the object, behind what is there.
+  const auto fields = body.find_last_not_of(" \n", body.rfind('}') - 1);
+  const bool none = body[fields] == '{';
+  return fmt::format("{}{}\"time_limit_ms\":{}}}", body.substr(0, fields + 1), none ? "" : ",",
+                     sum);
+}
+
 Result<Update> parse_update(const std::vector<std::string_view>& words, WallTime now) {
   Update update;
   for (const auto word : words) {
     const auto key = word.substr(0, word.find('='));
-    if (equals_ignoring_case(key, "NodeName")) {
+    if (names_entity(key, "NodeName")) {
       update.nodes.push_back(TRY(parse_node(words)));
       return update;
     }
-    if (equals_ignoring_case(key, "JobId")) {
+    if (names_entity(key, "JobId")) {
       update.jobs.push_back(TRY(parse_job(words, now)));
       return update;
     }

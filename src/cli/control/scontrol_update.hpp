@@ -1,6 +1,7 @@
 // `scontrol update …`: from `Key=Value` words to the body the daemon takes. Pure.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,7 +13,11 @@ namespace aliquot::cli {
 
 struct JobUpdate {
   std::vector<std::string> ids;
-  std::string body;  // JSON: the changed fields of a JobSpec
+  std::string body;                   // JSON: the changed fields of a JobSpec
+  std::optional<Millis> longer = {};  // TimeLimit=+10, or -10: than each one's is now
+
+  // With that, for a job that has this limit.
+  [[nodiscard]] Result<std::string> body_for(std::optional<Millis> limit) const;
 };
 struct NodeUpdate {
   std::string name;

@@ -4,11 +4,13 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -171,6 +173,66 @@ class HeldAllocation::Keeper {
   std::thread thread_;
 };
 
+// Asks, on a connection of its own, for word of the end; again, where the daemon goes away
+// meanwhile.
+class HeldAllocation::Watch {
+ public:
+  Watch(std::int64_t job, std::function<void(const api::JobInfo&)> told)
+      : job_(job), told_(std::move(told)), thread_(start_thread([this] { watch(); })) {}
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  ~Watch() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopped_ = true;
+      if (descriptor_ >= 0) ::shutdown(descriptor_, SHUT_RDWR);
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  void watch() {
+    constexpr std::chrono::seconds kAgain(1);
+    std::unique_lock lock(mutex_);
+    while (!stopped_) {
+      lock.unlock();
+      const auto job = ask_once();
+      lock.lock();
+      if (stopped_) return;
+      if (job) return told_(*job);
+      if (!is_passing(job.error())) return;
+      changed_.wait_for(lock, kAgain, [this] { return stopped_; });
+    }
+  }
+
+  Reply<api::JobInfo> ask_once() {
+    auto daemon = DaemonClient::connect();
+    if (!daemon) return tl::make_unexpected(daemon.error());
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopped_) return tl::make_unexpected(api::ErrorInfo{});
+      descriptor_ = daemon->descriptor();
+    }
+    auto job = daemon->get<api::JobInfo>(fmt::format("/v1/jobs/{}/wait?ending", job_));
+    const std::lock_guard lock(mutex_);
+    descriptor_ = -1;
+    return job;
+  }
+
+  const std::int64_t job_;
+  const std::function<void(const api::JobInfo&)> told_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopped_ = false;
+  int descriptor_ = -1;
+  std::thread thread_;  // last: it uses the others
+};
+
+void HeldAllocation::on_ending(std::function<void(const api::JobInfo&)> told) {
+  watch_ = std::make_unique<Watch>(answer_.job_id, std::move(told));
+}
+
 HeldAllocation::HeldAllocation(std::unique_ptr<Keeper> keeper, api::Allocation answer)
     : keeper_(std::move(keeper)), answer_(std::move(answer)) {}
 HeldAllocation::HeldAllocation(HeldAllocation&&) noexcept = default;
@@ -178,6 +240,7 @@ HeldAllocation& HeldAllocation::operator=(HeldAllocation&&) noexcept = default;
 HeldAllocation::~HeldAllocation() = default;
 
 void HeldAllocation::finish(const api::StepEnd& end) {
+  watch_.reset();
   if (keeper_) keeper_->finish(end);
   keeper_.reset();
 }

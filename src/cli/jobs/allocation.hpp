@@ -3,6 +3,7 @@
 // job is attached to a new one.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -25,14 +26,19 @@ class HeldAllocation {
 
   [[nodiscard]] const api::Allocation& answer() const { return answer_; }
 
+  // Once, from another thread, when the daemon ends the job: at its time limit, or for scancel.
+  void on_ending(std::function<void(const api::JobInfo&)> told);
+
   // Says how it ended, and lets go.
   void finish(const api::StepEnd& end);
 
  private:
   class Keeper;
+  class Watch;
   HeldAllocation(std::unique_ptr<Keeper> keeper, api::Allocation answer);
 
   std::unique_ptr<Keeper> keeper_;
+  std::unique_ptr<Watch> watch_;
   api::Allocation answer_;
 };
 

@@ -16,6 +16,10 @@
 #include "base/size.hpp"
 #include "base/slurm_time.hpp"
 #include "base/text.hpp"
+#include "base/timestamp.hpp"
+#include "cli/jobs/gpu_binding.hpp"
+#include "cli/jobs/gpu_counts.hpp"
+#include "cli/jobs/unused_words.hpp"
 #include "cli/moment.hpp"
 #include "cli/users.hpp"
 #include "sys/host_name.hpp"
@@ -23,7 +27,7 @@
 namespace aliquot::cli {
 namespace {
 
-// Options that mean nothing on one machine, and the variables in which Slurm hands them to the job:
+// Options and the variables in which Slurm hands them to the job: for its steps, and because
 // whoever wrote the script may look there.
 struct Recorded {
   const char* option;
@@ -31,12 +35,9 @@ struct Recorded {
 };
 constexpr auto kRecorded = std::to_array<Recorded>({
     {"acctg-freq", "SLURM_ACCTG_FREQ"},
-    {"core-spec", "SLURM_CORE_SPEC"},
-    {"cpu-freq", "SLURM_CPU_FREQ_REQ"},
     {"cpus-per-gpu", "SLURM_CPUS_PER_GPU"},
     {"distribution", "SLURM_DISTRIBUTION"},
     {"gpu-bind", "SLURM_GPU_BIND"},
-    {"gpu-freq", "SLURM_GPU_FREQ"},
     {"hint", "SLURM_HINT"},
     {"mem-bind", "SLURM_MEM_BIND"},
     {"network", "SLURM_NETWORK"},
@@ -44,10 +45,8 @@ constexpr auto kRecorded = std::to_array<Recorded>({
     {"ntasks-per-gpu", "SLURM_NTASKS_PER_GPU"},
     {"ntasks-per-socket", "SLURM_NTASKS_PER_SOCKET"},
     {"overcommit", "SLURM_OVERCOMMIT"},
-    {"profile", "SLURM_PROFILE"},
     {"reservation", "SLURM_JOB_RESERVATION"},
     {"switches", "SLURM_REQ_SWITCH"},
-    {"thread-spec", "SLURM_THREAD_SPEC"},
     {"threads-per-core", "SLURM_THREADS_PER_CORE"},
 });
 
@@ -180,6 +179,8 @@ CallSite describe_caller() {
 
 Parsed<api::JobSpec> make_job(const OptionSet& options, const CallSite& caller, WallTime now) {
   api::JobSpec job;
+  if (auto fine = check_words(options); !fine) return tl::make_unexpected(fine.error());
+  if (auto fine = gpu_binding_of(options); !fine) return tl::make_unexpected(fine.error());
   for (const auto& [option, field] : kTexts) job.*field = options.text(option);
   for (const auto& [option, field] : kMaybeTexts) job.*field = options.maybe(option);
 
@@ -214,7 +215,9 @@ Parsed<api::JobSpec> make_job(const OptionSet& options, const CallSite& caller, 
   job.ntasks_per_node = options.number("ntasks-per-node");
   job.cpus_per_task = options.number("cpus-per-task");
   if (auto set = set_memory(options, job); !set) return tl::make_unexpected(set.error());
-  job.exclusive = options.has("exclusive") && options.text("exclusive").empty();
+  if (auto set = count_by_gpu(options, job); !set) return tl::make_unexpected(set.error());
+  job.overcommit = options.has("overcommit");
+  job.exclusive = options.has("exclusive");
 
   auto mine = caller.environment;
   forget_job(mine);
@@ -296,11 +299,31 @@ void say_options(const OptionSet& options, const Voice& voice) {
   voice.verbose("end of defined options");
 }
 
+int test_only(DaemonClient& daemon, const api::JobSpec& job, const Voice& voice) {
+  const auto answer = daemon.post<api::JobInfo>("/v1/jobs?test=1", api::to_json(job));
+  if (!answer) {
+    say_refusal(voice, kTestFailed, answer.error(), job);
+    return 1;
+  }
+  if (!answer->start_ms) {
+    voice.info(
+        fmt::format("Job {} would wait, nobody knows until when: jobs without a time limit "
+                    "hold what it needs",
+                    answer->id));
+    return 0;
+  }
+  voice.info(fmt::format("Job {} to start at {} using {} processors on nodes {} in partition {}",
+                         answer->id, format_timestamp(WallTime(*answer->start_ms)), answer->cpus,
+                         answer->node, answer->partition));
+  return 0;
+}
+
 void say_refusal(const Voice& voice, std::string_view prefix, const api::ErrorInfo& error,
                  const api::JobSpec& job) {
   if (error.code.empty() && error.message.empty()) return;  // said already
   const auto text = error_text(error);
   constexpr std::string_view kMemory = "Memory specification can not be satisfied";
+  bool hint = false;
   if (error.code == "ESLURM_INVALID_PARTITION_NAME" && voice.name() != "srun") {
     voice.error(fmt::format("invalid partition specified: {}", job.partition));
   } else if (error.message.starts_with(kMemory)) {
@@ -308,11 +331,14 @@ void say_refusal(const Voice& voice, std::string_view prefix, const api::ErrorIn
   } else if (!error.message.empty() && error.message != text && error.code != kUnreachable &&
              (job.gpu_mem || job.gpu_share || voice.level() > 0 ||
               error.code == "ESLURM_ACCOUNTING_POLICY")) {
-    // Slurm has no message about shares, so the daemon's is printed. For Slurm's own options its
-    // one line is enough.
+    // Slurm has no message about shares, so the daemon's is printed.
     voice.error(error.message);
+  } else {
+    hint = !error.message.empty() && error.message != text && error.code != kUnreachable;
   }
   voice.error(fmt::format("{}: {}", prefix, text));
+  // Behind Slurm's words, which programs look for.
+  if (hint) voice.info(fmt::format("hint: {}", error.message));
 }
 
 bool may_ask_again(const api::ErrorInfo& error, unsigned tries, const Voice& voice) {

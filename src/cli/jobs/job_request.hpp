@@ -36,6 +36,10 @@ void say_options(const OptionSet& options, const Voice& voice);
 void say_refusal(const Voice& voice, std::string_view prefix, const api::ErrorInfo& error,
                  const api::JobSpec& job);
 
+// --test-only: says when the job could start, and submits nothing. The exit status.
+inline constexpr std::string_view kTestFailed = "allocation failure";
+int test_only(DaemonClient& daemon, const api::JobSpec& job, const Voice& voice);
+
 // Whether to ask once more: the queue is full, or the daemon cannot write its record now. As
 // Slurm's commands do, says so the first time, and waits 1, 2, … seconds; not for ever.
 bool may_ask_again(const api::ErrorInfo& error, unsigned tries, const Voice& voice);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "base/timestamp.hpp"
 #include "cli/commands.hpp"
 #include "cli/jobs/job_request.hpp"
 #include "cli/jobs/script.hpp"
@@ -67,25 +66,6 @@ int wait_for(std::int64_t id) {
     if (!is_passing(status.error())) return 1;
     ::sleep(1);
   }
-}
-
-int test_only(DaemonClient& daemon, const api::JobSpec& job, const Voice& voice) {
-  const auto answer = daemon.post<api::JobInfo>("/v1/jobs?test=1", api::to_json(job));
-  if (!answer) {
-    say_refusal(voice, "allocation failure", answer.error(), job);
-    return 1;
-  }
-  if (!answer->start_ms) {
-    voice.info(
-        fmt::format("Job {} would wait, nobody knows until when: jobs without a time limit "
-                    "hold what it needs",
-                    answer->id));
-    return 0;
-  }
-  voice.info(fmt::format("Job {} to start at {} using {} processors on nodes {} in partition {}",
-                         answer->id, format_timestamp(WallTime(*answer->start_ms)), answer->cpus,
-                         answer->node, answer->partition));
-  return 0;
 }
 
 int submit(const OptionSet& options, const api::JobSpec& job, const Voice& voice) {

@@ -17,13 +17,17 @@
 #include <utility>
 #include <vector>
 
+#include "base/slurm_time.hpp"
 #include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/jobs/allocation.hpp"
+#include "cli/jobs/gpu_binding.hpp"
+#include "cli/jobs/gpu_counts.hpp"
 #include "cli/jobs/job_request.hpp"
 #include "cli/jobs/multi_prog.hpp"
 #include "cli/jobs/script.hpp"
 #include "cli/jobs/tasks.hpp"
+#include "cli/jobs/unused_words.hpp"
 #include "cli/option_set.hpp"
 #include "cli/users.hpp"
 #include "net/http.hpp"
@@ -53,6 +57,13 @@ std::int64_t count_tasks(const OptionSet& options) {
   return 1;
 }
 
+// Those that it asks for, else those of the job around it.
+std::int64_t gpus_of_step(const OptionSet& options, const CallSite& caller, bool inside) {
+  const auto asked = gpus_asked(options);
+  if (asked > 0 || !inside) return asked;
+  return parse_digits(caller.environment.get("SLURM_GPUS_ON_NODE").value_or("")).value_or(0);
+}
+
 Result<std::vector<std::vector<std::string>>> commands_of(const OptionSet& options,
                                                           const std::vector<std::string>& words,
                                                           std::size_t ntasks) {
@@ -73,8 +84,11 @@ Environment step_environment(const OptionSet& options, const CallSite& caller,
   const auto step = fmt::format("{}", last.step_id.value_or(0));
   environment.set("SLURM_STEP_ID", step);
   environment.set("SLURM_STEPID", step);
-  environment.set("SLURM_NTASKS", tasks);
-  environment.set("SLURM_NPROCS", tasks);
+  const auto said = [&](const char* name) { return caller.environment.get(name); };
+  const bool preserved = options.has("preserve-env");
+  environment.set("SLURM_NTASKS", preserved ? said("SLURM_NTASKS").value_or(tasks) : tasks);
+  environment.set("SLURM_NPROCS", preserved ? said("SLURM_NPROCS").value_or(tasks) : tasks);
+  if (preserved && said("SLURM_NNODES")) environment.set("SLURM_NNODES", *said("SLURM_NNODES"));
   environment.set("SLURM_TASKS_PER_NODE", tasks);
   environment.set("SLURM_STEP_NUM_TASKS", tasks);
   environment.set("SLURM_STEP_TASKS_PER_NODE", tasks);
@@ -95,21 +109,20 @@ Environment step_environment(const OptionSet& options, const CallSite& caller,
   return environment;
 }
 
-// --gpus-per-task=2: each task sees its own two of the step's GPUs.
-void bind_gpus(Environment& environment, const OptionSet& options, std::size_t task) {
-  const auto text = options.maybe("gpus-per-task");
-  if (!text) return;
-  const auto each = parse_digits(std::string_view(*text).substr(text->rfind(':') + 1));
+// Of the GPUs that the step sees.
+Result<void> bind_gpus(Environment& environment, const GpuBinding& binding, std::size_t task,
+                       const Voice& voice) {
   const auto visible = environment.get("CUDA_VISIBLE_DEVICES");
-  if (!each || *each < 1 || !visible || visible->empty()) return;
+  if (!visible || visible->empty()) return {};
   const auto gpus = split(*visible, ',');
-  const auto wanted = std::min(static_cast<std::size_t>(*each), gpus.size());
   std::string mine;
-  for (std::size_t i = 0; i < wanted; ++i) {
+  for (const std::size_t gpu : TRY(binding.gpus_of(task, gpus.size()))) {
     if (!mine.empty()) mine += ',';
-    mine += gpus[(task * wanted + i) % gpus.size()];
+    mine += gpus[gpu];
   }
+  if (binding.verbose) voice.info(fmt::format("gpu-bind: task {}: {}", task, mine));
   environment.set("CUDA_VISIBLE_DEVICES", mine);
+  return {};
 }
 
 // --pty wants a terminal on our side.
@@ -232,7 +245,8 @@ std::optional<Step> step_alone(const OptionSet& options, const CallSite& caller,
 }
 
 int run_step(Step step, const OptionSet& options, const CallSite& caller,
-             std::vector<std::vector<std::string>> commands, const Voice& voice) {
+             std::vector<std::vector<std::string>> commands, const GpuBinding& binding,
+             const Voice& voice) {
   std::vector<const api::Allocation*> answers;
   if (step.held) answers.push_back(&step.held->answer());
   answers.push_back(&step.answer);
@@ -257,6 +271,16 @@ int run_step(Step step, const OptionSet& options, const CallSite& caller,
       options.has("kill-on-bad-exit") && options.text("kill-on-bad-exit") != "0";
   plan.quit_on_interrupt = options.has("quit-on-interrupt") || options.has("disable-status");
   plan.wait_s = options.number("wait");
+  EndNotice notice;
+  if (step.held) {
+    plan.notice = &notice;
+    step.held->on_ending([&](const api::JobInfo& ending) { notice.leave(ending); });
+  } else if (const auto* limit = options.find("time");
+             limit != nullptr && limit->source == Source::command_line) {
+    if (const auto time = parse_time_limit(limit->text); time && time->length) {
+      plan.time_limit = time->length;
+    }
+  }
   plan.pty = options.has("pty") && has_terminal(voice, environment);
   if (step.answer.step_id && environment.get("CUDA_MPS_PIPE_DIRECTORY")) {
     plan.signal_step = [id = step.answer.job_id, number = *step.answer.step_id](int signal) {
@@ -268,18 +292,60 @@ int run_step(Step step, const OptionSet& options, const CallSite& caller,
 
   // A command is looked for where srun is called, even if the task's PATH is another.
   const auto path = caller.environment.get("PATH").value_or("");
+  const auto over = [&](const StepOutcome& outcome) {
+    if (step.answer.step_id) report_end(std::move(step.daemon), step.answer, outcome.end);
+    if (step.held) step.held->finish(outcome.end);
+    return outcome.status;
+  };
   for (std::size_t i = 0; i < commands.size(); ++i) {
     Task task{std::move(commands[i]), environment};
     task.environment.set("SLURM_PROCID", fmt::format("{}", i));
     task.environment.set("SLURM_LOCALID", fmt::format("{}", i));
-    bind_gpus(task.environment, options, i);
+    if (const auto bound = bind_gpus(task.environment, binding, i, voice); !bound) {
+      voice.error(bound.error().message);
+      return over({.status = 1, .end = {.exit_code = 1}});
+    }
     if (!task.environment.get("PATH")) task.command[0] = find_program(task.command[0], path);
     plan.tasks.push_back(std::move(task));
   }
-  const auto outcome = run_tasks(plan, voice);
-  if (step.answer.step_id) report_end(std::move(step.daemon), step.answer, outcome.end);
-  if (step.held) step.held->finish(outcome.end);
-  return outcome.status;
+  return over(run_tasks(plan, voice));
+}
+
+// The engine has no process manager interface: tasks that want one run alone each.
+std::optional<int> answer_mpi(const OptionSet& options, const Voice& voice) {
+  const auto type = options.maybe("mpi");
+  if (!type || *type == "none") return std::nullopt;
+  if (*type == "list") {
+    fmt::print("MPI plugin types are...\n\tnone\n");
+    return std::fflush(stdout) == 0 ? 0 : 1;
+  }
+  voice.error(fmt::format("Couldn't find the specified plugin name for mpi/{} looking at all files",
+                          *type));
+  voice.error(
+      fmt::format("--mpi={}: tasks are started without a process manager interface: write "
+                  "--mpi=none, or run mpirun in the script",
+                  *type));
+  return 1;
+}
+
+int say_start(const OptionSet& options, const CallSite& caller,
+              const std::vector<std::string>& words, std::int64_t ntasks, const Voice& voice) {
+  auto job = make_job(options, caller, sys::SystemClock().wall());
+  if (!job) return refused(voice, job.error());
+  job->batch = false;
+  job->name = options.text("job-name", base_name(words[0]));
+  job->command = words[0];
+  if (!job->ntasks) job->ntasks = ntasks;
+  auto daemon = DaemonClient::connect();
+  if (!daemon) {
+    say_refusal(voice, kTestFailed, daemon.error(), *job);
+    return 1;
+  }
+  if (auto placed = check_places(options, *daemon, voice); !placed) {
+    say_refusal(voice, kTestFailed, placed.error(), *job);
+    return 1;
+  }
+  return test_only(*daemon, *job, voice);
 }
 
 }  // namespace
@@ -290,15 +356,31 @@ int run_srun(int argc, char** argv) {
   if (!call) return call.error();
   const auto& options = call->options;
   say_options(options, voice);
+  if (const auto status = answer_mpi(options, voice)) return *status;
   const std::vector<std::string> words(call->words.begin(), call->words.end());
   if (words.empty()) {
     voice.fatal("No command given to execute.");
     return 1;
   }
+  if (std::ranges::find(words, ":") != words.end()) {
+    voice.error(
+        "a job has one component here, and ':' would begin another: start the commands beside "
+        "each other, as 'srun one & srun other & wait'");
+    return 1;
+  }
   if (auto user = become_user(options); !user) return refused(voice, user.error());
 
+  if (auto fine = check_words(options); !fine) return refused(voice, fine.error());
+  const auto binding = gpu_binding_of(options);
+  if (!binding) return refused(voice, binding.error());
+
   const auto caller = describe_caller();
-  const auto ntasks = count_tasks(options);
+  const auto inside = options.has("jobid")
+                          ? options.text("jobid")
+                          : std::string(caller.environment.get("SLURM_JOB_ID").value_or(""));
+  const auto by_gpu = tasks_by_gpu(options, gpus_of_step(options, caller, !inside.empty()));
+  if (!by_gpu) return refused(voice, by_gpu.error());
+  const auto ntasks = by_gpu->value_or(count_tasks(options));
   if (ntasks > kMostTasksOfAStep) {
     voice.error(fmt::format("Invalid numeric value \"{}\" for --ntasks.", ntasks));
     return 1;
@@ -308,13 +390,12 @@ int run_srun(int argc, char** argv) {
     voice.error(commands.error().message);
     return 1;
   }
-  const auto inside = options.has("jobid")
-                          ? options.text("jobid")
-                          : std::string(caller.environment.get("SLURM_JOB_ID").value_or(""));
+  if (options.has("test-only")) return say_start(options, caller, words, ntasks, voice);
   api::StepSpec spec;
   spec.ntasks = ntasks;
   spec.cpus_per_task = options.number("cpus-per-task").value_or(1);
   spec.overlap = options.has("overlap");
+  spec.overcommit = options.has("overcommit");
   if (!inside.empty()) {
     // What a job asked for is in the environment of its steps, too: only what is said here counts.
     const auto said = [&](std::string_view option) -> std::optional<std::string> {
@@ -326,6 +407,19 @@ int run_srun(int argc, char** argv) {
     spec.gpus = said("gpus");
     spec.gpus_per_node = said("gpus-per-node");
     spec.gpus_per_task = said("gpus-per-task");
+    for (const char* part : {"gpu-share", "gpu-mem"}) {
+      const auto text = said(part);
+      if (!text) continue;
+      voice.error(
+          fmt::format("--{0}: a step has the share that its job has; for a part of its own "
+                      "submit it as a job: sbatch --{0}={1}",
+                      part, *text));
+      return 1;
+    }
+    if (const auto each = said("cpus-per-gpu")) {
+      const auto cpus = parse_digits(*each).value_or(1) * gpus_of_step(options, caller, true);
+      spec.cpus_per_task = std::max(spec.cpus_per_task, (cpus + ntasks - 1) / ntasks);
+    }
   }
   const auto* name = options.find("job-name");
   spec.name =
@@ -335,7 +429,7 @@ int run_srun(int argc, char** argv) {
   auto step = inside.empty() ? step_alone(options, caller, words, spec, voice, status)
                              : step_in(inside, spec, options.has("immediate"), voice);
   if (!step) return status;
-  return run_step(std::move(*step), options, caller, std::move(*commands), voice);
+  return run_step(std::move(*step), options, caller, std::move(*commands), *binding, voice);
 }
 
 }  // namespace aliquot::cli

@@ -33,12 +33,14 @@ void UsersFiles::keep_only() const {
 
 RawTerminal::RawTerminal(bool wanted) {
   if (!wanted || ::tcgetattr(STDIN_FILENO, &before_) != 0) return;
-  termios raw = before_;
-  ::cfmakeraw(&raw);
-  changed_ = ::tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
+  raw_ = before_;
+  ::cfmakeraw(&raw_);
+  changed_ = ::tcsetattr(STDIN_FILENO, TCSANOW, &raw_) == 0;
 }
 
-RawTerminal::~RawTerminal() {
+RawTerminal::~RawTerminal() { put_back(); }
+
+void RawTerminal::put_back() const {
   if (changed_) ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
 }
 

@@ -20,7 +20,8 @@ class UsersFiles {
   std::set<int> files_;
 };
 
-// Switches our terminal to raw mode, and back in the destructor.
+// Switches our terminal to raw mode, and back in the destructor, or for as long as something is
+// said.
 class RawTerminal {
  public:
   explicit RawTerminal(bool wanted);
@@ -28,7 +29,17 @@ class RawTerminal {
   RawTerminal& operator=(const RawTerminal&) = delete;
   ~RawTerminal();
 
+  template <class Body>
+  void pause(Body&& body) const {
+    put_back();
+    body();
+    if (changed_) ::tcsetattr(STDIN_FILENO, TCSANOW, &raw_);
+  }
+
  private:
+  void put_back() const;
+
+  termios raw_{};
   termios before_{};
   bool changed_ = false;
 };

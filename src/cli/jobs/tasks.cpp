@@ -16,11 +16,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <utility>
 
 #include "base/number_ranges.hpp"
 #include "base/text.hpp"
+#include "cli/jobs/labelled_output.hpp"
+#include "cli/jobs/oom_kills.hpp"
+#include "cli/jobs/step_voice.hpp"
 #include "cli/jobs/task_io.hpp"
 #include "cli/jobs/task_process.hpp"
 #include "sys/fd.hpp"
@@ -38,17 +42,26 @@ constexpr Millis kStepKill = seconds(10);
 class Runner {
  public:
   Runner(const StepPlan& plan, const Voice& voice)
-      : plan_(plan), voice_(voice), running_(plan.tasks.size()) {}
+      : plan_(plan),
+        voice_(voice),
+        words_(plan, voice),
+        running_(plan.tasks.size()),
+        labelled_(plan.tasks.size()) {}
 
   StepOutcome run() {
     block_signals();
     ::signal(SIGPIPE, SIG_IGN);
     {
       const RawTerminal raw(plan_.pty);
+      raw_ = &raw;
+      if (plan_.time_limit) limit_ = clock_.mono() + *plan_.time_limit;
       if (start()) loop();
+      raw_ = nullptr;
     }
     // Only now: a raw terminal would garble it, and the task's last output comes first.
-    for (const auto& [status, tasks] : unsaid_) say_end(status, tasks);
+    for (const auto& [status, tasks] : unsaid_) {
+      words_.ended(status, tasks, outcome_.end.out_of_memory);
+    }
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     return outcome_;
   }
@@ -59,14 +72,6 @@ class Runner {
     sys::Fd in;      // where its input is written
     std::string pending;
   };
-  // A task's output that passes through srun.
-  struct Stream {
-    std::size_t task = 0;
-    sys::Fd from;
-    int to = -1;
-    std::string line;  // not ended yet
-  };
-
   void block_signals() {
     ::sigemptyset(&awaited_);
     for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM,
@@ -98,6 +103,11 @@ class Runner {
     if (!opened) {
       const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (plan_.append ? O_APPEND : O_TRUNC);
       opened = sys::Fd(::open(path.c_str(), flags, 0666));
+      if (!opened && errno == ENOENT) {
+        std::error_code error;
+        std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+        opened = sys::Fd(::open(path.c_str(), flags, 0666));
+      }
     }
     if (!opened) {
       voice_.error(fmt::format("Could not open stdout file: {}: {}", path, std::strerror(errno)));
@@ -174,8 +184,8 @@ class Runner {
       return false;
     }
     if (plan_.label) {
-      streams_.push_back({task, std::move(out_pipe.read), out, {}});
-      streams_.push_back({task, std::move(err_pipe.read), err, {}});
+      labelled_.add(task, std::move(out_pipe.read), out);
+      labelled_.add(task, std::move(err_pipe.read), err);
     }
     return true;
   }
@@ -218,33 +228,37 @@ class Runner {
   }
 
   void loop() {
-    while (alive() > 0 || !streams_.empty() || terminal_) {
+    while (alive() > 0 || !labelled_.empty() || terminal_) {
       std::vector<pollfd> polled;
       polled.push_back({signals_.get(), POLLIN, 0});
       const bool read_input = wants_input();
       polled.push_back({read_input ? STDIN_FILENO : -1, POLLIN, 0});
       polled.push_back({terminal_.get(), POLLIN, 0});
-      for (const auto& stream : streams_) polled.push_back({stream.from.get(), POLLIN, 0});
+      polled.push_back({plan_.notice == nullptr ? -1 : plan_.notice->descriptor(), POLLIN, 0});
       for (const auto& task : running_) {
         polled.push_back({task.pending.empty() ? -1 : task.in.get(), POLLOUT, 0});
       }
+      const std::size_t streams = polled.size();
+      labelled_.poll_for(polled);
       const auto ready = ::poll(polled.data(), polled.size(), timeout());
       if (ready < 0 && errno != EINTR) return;
       if (polled[0].revents != 0) read_signals();
       if (polled[1].revents != 0) read_stdin();
       if (polled[2].revents != 0) read_terminal();
-      // Backwards, because a stream that has ended is erased.
-      for (std::size_t i = streams_.size(); i-- > 0;) {
-        if (polled[3 + i].revents != 0) read_stream(i);
-      }
+      if (polled[3].revents != 0) read_notice();
+      labelled_.read(polled, streams);
       for (auto& task : running_) feed(task);
+      if (limit_ && clock_.mono() >= *limit_) {
+        limit_.reset();
+        out_of_time();
+      }
       if (deadline_ && clock_.mono() >= *deadline_) {
         deadline_.reset();
         signal_tasks(SIGKILL);
       }
       // A task's children may hold its output open; nobody waits for them.
       if (alive() == 0 && ready == 0) {
-        flush_streams();
+        labelled_.flush();
         return;
       }
     }
@@ -252,9 +266,10 @@ class Runner {
 
   [[nodiscard]] int timeout() const {
     if (alive() == 0) return 100;
-    if (!deadline_) return -1;
-    return static_cast<int>(
-        std::clamp<std::int64_t>((*deadline_ - clock_.mono()).value(), 0, 60'000));
+    auto next = deadline_;
+    if (limit_ && (!next || *limit_ < *next)) next = limit_;
+    if (!next) return -1;
+    return static_cast<int>(std::clamp<std::int64_t>((*next - clock_.mono()).value(), 0, 60'000));
   }
 
   [[nodiscard]] bool wants_input() const {
@@ -310,45 +325,6 @@ class Runner {
     }
   }
 
-  void read_stream(std::size_t index) {
-    char buffer[16'384];
-    auto& stream = streams_[index];
-    const auto got = ::read(stream.from.get(), buffer, sizeof buffer);
-    if (got < 0 && errno == EINTR) return;
-    if (got > 0) {
-      stream.line.append(buffer, static_cast<std::size_t>(got));
-      write_lines(stream, false);
-      return;
-    }
-    write_lines(stream, true);
-    streams_.erase(streams_.begin() + static_cast<std::ptrdiff_t>(index));
-  }
-
-  void write_lines(Stream& stream, bool all) const {
-    const auto width = fmt::formatted_size("{}", plan_.tasks.size() - 1);
-    const auto label = fmt::format("{:>{}}: ", stream.task, width);
-    std::string text;
-    std::size_t start = 0;
-    while (true) {
-      const auto end = stream.line.find('\n', start);
-      if (end == stream.line.npos) break;
-      text += label;
-      text.append(stream.line, start, end - start + 1);
-      start = end + 1;
-    }
-    stream.line.erase(0, start);
-    if (!stream.line.empty() && (all || stream.line.size() > 65'536)) {
-      text += label + stream.line + '\n';
-      stream.line.clear();
-    }
-    sys::write_all(stream.to, text);
-  }
-
-  void flush_streams() {
-    for (auto& stream : streams_) write_lines(stream, true);
-    streams_.clear();
-  }
-
   void read_signals() {
     signalfd_siginfo info{};
     while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
@@ -383,8 +359,32 @@ class Runner {
     }
   }
 
-  [[nodiscard]] std::string step_name() const {
-    return fmt::format("StepId={}.{}", plan_.names.job, plan_.names.step.value_or(0));
+  // The daemon ends the job: it asks the tasks, and kills them when their time is over.
+  void read_notice() {
+    const auto job = plan_.notice->take();
+    if (!job || aborting_) return;
+    aborting_ = true;
+    raw_->pause([&] {
+      words_.waiting(kKillWait);
+      words_.cancelled(ran_out_of_time(*job), clock_.wall());
+    });
+    // A shell at a terminal ignores being asked to end.
+    if (plan_.pty) signal_tasks(SIGHUP);
+  }
+
+  void out_of_time() {
+    if (aborting_) return;
+    outcome_.end.timed_out = true;
+    raw_->pause([&] { words_.cancelled(true, clock_.wall()); });
+    abort_step(SIGTERM);
+  }
+
+  // Known by the time its victim is reaped.
+  void look_for_oom() {
+    const auto kills = count_oom_kills() - oom_kills_before_;
+    if (kills <= 0 || outcome_.end.out_of_memory) return;
+    outcome_.end.out_of_memory = true;
+    raw_->pause([&] { words_.out_of_memory(kills); });
   }
 
   void interrupted() {
@@ -402,19 +402,18 @@ class Runner {
       for (std::size_t i = 0; i < running_.size(); ++i) {
         if (running_[i].pid > 0) tasks.push_back(i);
       }
-      voice_.info(fmt::format("{} {} {}: running", step_name(),
+      voice_.info(fmt::format("{} {} {}: running", words_.name(),
                               tasks.size() == 1 ? "task" : "tasks", format_ranges(tasks)));
       return;
     }
-    voice_.info(fmt::format("sending Ctrl-C to {}", step_name()));
+    voice_.info(fmt::format("sending Ctrl-C to {}", words_.name()));
     abort_step(SIGINT);
   }
 
   void abort_step(int signal) {
     if (!aborting_) {
       aborting_ = true;
-      voice_.info(fmt::format("Job step aborted: Waiting up to {} seconds for job step to finish.",
-                              kKillWait.value() / 1000 + 2));
+      raw_->pause([&] { words_.waiting(kKillWait); });
       deadline_ = clock_.mono() + kKillWait;
     }
     signal_tasks(SIGCONT);
@@ -438,10 +437,11 @@ class Runner {
       }
     }
     for (const auto& [status, tasks] : ends) {
+      if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) look_for_oom();
       if (plan_.pty) {
         unsaid_.emplace_back(status, tasks);
       } else {
-        say_end(status, tasks);
+        words_.ended(status, tasks, outcome_.end.out_of_memory);
       }
     }
     if (ends.empty() || alive() == 0) return;
@@ -450,7 +450,7 @@ class Runner {
     }
     const bool bad = ends.rbegin()->first != 0;
     if (bad && plan_.kill_on_bad_exit && !aborting_) {
-      voice_.info(fmt::format("Terminating {}", step_name()));
+      voice_.info(fmt::format("Terminating {}", words_.name()));
       blamed_ = true;
       abort_step(SIGTERM);
     }
@@ -473,27 +473,12 @@ class Runner {
     }
   }
 
-  void say_end(int status, const std::vector<std::size_t>& tasks) {
-    if (status == 0) return;
-    const auto who = fmt::format("{}: {} {}", plan_.names.host,
-                                 tasks.size() == 1 ? "task" : "tasks", format_ranges(tasks));
-    if (!WIFSIGNALED(status)) {
-      voice_.error(fmt::format("{}: Exited with exit code {}", who, WEXITSTATUS(status)));
-      return;
-    }
-    voice_.error(fmt::format("{}: {}{}", who, ::strsignal(WTERMSIG(status)),
-                             WCOREDUMP(status) ? " (core dumped)" : ""));
-    if (WTERMSIG(status) == SIGKILL && !force_said_) {
-      force_said_ = true;
-      voice_.info(fmt::format("Force Terminated {}", step_name()));
-    }
-  }
-
   const StepPlan& plan_;
   const Voice& voice_;
+  StepVoice words_;
   sys::SystemClock clock_;
   std::vector<Running> running_;
-  std::vector<Stream> streams_;
+  LabelledOutput labelled_;
   std::map<std::string, sys::Fd> files_;  // by path: tasks that share one share its end
   sys::Fd terminal_;
   sys::Fd signals_;
@@ -503,12 +488,14 @@ class Runner {
   std::vector<std::pair<int, std::vector<std::size_t>>> unsaid_;
   std::optional<MonoTime> last_interrupt_;
   std::optional<MonoTime> deadline_;
+  std::optional<MonoTime> limit_;
+  const RawTerminal* raw_ = nullptr;  // while the tasks run
   bool feeding_ = false;
   bool input_ended_ = false;
   bool aborting_ = false;
   bool left_alone_ = false;  // the daemon was asked to kill the step; next time we kill it
   bool blamed_ = false;
-  bool force_said_ = false;
+  const std::int64_t oom_kills_before_ = count_oom_kills();
 };
 
 }  // namespace

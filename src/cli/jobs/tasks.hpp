@@ -10,6 +10,8 @@
 
 #include "api/types.hpp"
 #include "base/output_path.hpp"
+#include "base/time.hpp"
+#include "cli/jobs/end_notice.hpp"
 #include "cli/jobs/export.hpp"
 #include "cli/voice.hpp"
 
@@ -36,6 +38,8 @@ struct StepPlan {
   // Has somebody else signal all of the step, and says whether that is being done; empty: srun
   // signals its tasks itself. Never takes long.
   std::function<bool(int)> signal_step;
+  EndNotice* notice = nullptr;       // where the daemon's ending the job is told
+  std::optional<Millis> time_limit;  // of the step, inside a job
   bool die_with_us = true;  // tasks are killed when srun is; not where others end the job then
 };
 

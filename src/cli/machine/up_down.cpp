@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <fstream>
 #include <vector>
 
+#include "base/text.hpp"
 #include "cli/console.hpp"
 #include "cli/daemon_client.hpp"
 #include "cli/engine_choice.hpp"
@@ -102,6 +104,30 @@ Result<Pid> start(const std::vector<std::string>& command, const std::string& lo
                              .new_session = true});
 }
 
+// Those that the daemon was not started with.
+std::string other_options(const UpOptions& options, pid_t daemon) {
+  const std::string line = sys::read_proc(Pid(daemon), "cmdline").value_or("");
+  const auto running = split(line, '\0');
+  std::string others;
+  for (const auto& [option, value] :
+       {std::pair("--simulate", &options.simulate), std::pair("--state-dir", &options.state_dir),
+        std::pair("--config", &options.config)}) {
+    if (value->empty()) continue;
+    const auto same = std::ranges::find(running, *value);
+    if (same != running.end() && same != running.begin() && *std::prev(same) == option) continue;
+    others += fmt::format("{}{} {}", others.empty() ? "" : " ", option, *value);
+  }
+  return others;
+}
+
+// What runs is of little use without one.
+std::string without_gpus(const api::ClusterInfo& cluster) {
+  if (!cluster.node.gpus.empty()) return "";
+  return "\nit finds no GPU here: 'aliquot doctor' says why; to try it with simulated ones, "
+         "'aliquot "
+         "down' and 'aliquot up --simulate h200:4'";
+}
+
 int up(const UpOptions& options) {
   if (const auto no = refused_on_cluster(
           "up", {.slurm = "on a cluster, systemctl start aliquot-agent",
@@ -112,16 +138,15 @@ int up(const UpOptions& options) {
     const auto listener = listener_of(*daemon);
     const auto whose =
         listener.uid == ::geteuid() ? "" : ", started by " + user_name(Uid(listener.uid));
-    std::string unheard;
-    for (const auto& [option, value] :
-         {std::pair("--simulate", &options.simulate), std::pair("--state-dir", &options.state_dir),
-          std::pair("--config", &options.config)}) {
-      if (!value->empty()) unheard += fmt::format(" {} {}", option, *value);
+    if (const auto others = other_options(options, listener.pid); !others.empty()) {
+      complain(
+          fmt::format("aliquotd is already running (pid {}{}), and not with {}: 'aliquot down' "
+                      "first",
+                      listener.pid, whose, others));
+      return kFailed;
     }
-    if (!unheard.empty()) unheard = ":" + unheard + " is for the next: 'aliquot down' first";
-    return report(
-        options, "nothing", listener,
-        fmt::format("aliquotd is already running (pid {}{}){}", listener.pid, whose, unheard));
+    return report(options, "nothing", listener,
+                  fmt::format("aliquotd is already running (pid {}{})", listener.pid, whose));
   }
   const auto program = find_beside_or_in_path("aliquotd");
   if (program.empty()) {
@@ -147,15 +172,18 @@ int up(const UpOptions& options) {
   const sys::SystemClock clock;
   const auto begun = clock.mono();
   while (clock.mono() - begun < kPatience) {
-    if (auto daemon = DaemonClient::connect(); daemon && daemon->send("GET", "/v1/cluster")) {
+    auto daemon = DaemonClient::connect();
+    const auto cluster = daemon ? daemon->get<api::ClusterInfo>("/v1/cluster")
+                                : Reply<api::ClusterInfo>(tl::make_unexpected(daemon.error()));
+    if (cluster) {
       const auto listener = listener_of(*daemon);
       return report(
           options, "started", listener,
           fmt::format(
-              "started aliquotd (pid {}) for {}{}; its log is {}", listener.pid,
+              "started aliquotd (pid {}) for {}{}; its log is {}{}", listener.pid,
               ::geteuid() == 0 ? "this machine" : "you alone",
               options.simulate.empty() ? "" : ", with simulated GPUs (" + options.simulate + ")",
-              log));
+              log, without_gpus(*cluster)));
     }
     int status = 0;
     if (::waitpid(child->value(), &status, WNOHANG) == child->value() && status != 0) {

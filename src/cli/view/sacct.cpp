@@ -121,13 +121,15 @@ void select_accounted(std::vector<api::JobInfo>& jobs, JobFilter filter,
   for (auto& job : jobs) keep_steps(job, ids);
 }
 
-std::string accounting_target(const AccountingQuery& query, const std::vector<std::string>& ids) {
+std::string accounting_target(const AccountingQuery& query, const std::vector<std::string>& ids,
+                              bool duplicates) {
   const auto& filter = query.filter;
   std::string text;
   const auto add = [&](std::string_view key, std::string_view value) {
     text += fmt::format("{}{}={}", text.empty() ? "?" : "&", key, net::percent_encode(value));
   };
   if (query.start) add("start", fmt::format("{}", query.start->ms()));
+  if (duplicates) add("duplicates", "1");
   if (query.end) add("end", fmt::format("{}", query.end->ms()));
   if (filter.uids.size() == 1) add("user", user_name(Uid(filter.uids.front())));
   if (filter.names.size() == 1) add("name", filter.names.front());
@@ -172,10 +174,10 @@ int show_accounting(const NamedCall& call, AccountingQuery query, const Voice& v
   if (ids.empty() && uids.empty() && !options.has("allusers") && ::getuid() != 0) {
     uids.push_back(::getuid());
   }
-  auto list = daemon->list(accounting_target(query, ids));
+  auto list = daemon->list(accounting_target(query, ids, options.has("duplicates")));
   if (!list) return load_failed(kSacctPrefix, list.error());
   select_accounted(list->jobs, query.filter, ids);
-  const bool json = options.has("json");
+  const bool json = wants_json(options);
   if (json || std::ranges::any_of(
                   *fields, [](const auto& field) { return field.view->name == "Cluster"; })) {
     const auto cluster = daemon->get<api::ClusterInfo>("/v1/cluster");

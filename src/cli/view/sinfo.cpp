@@ -44,7 +44,7 @@ int show_nodes(const OptionSet& options, const Voice& voice) {
   if (!daemon) return daemon.error();
   const auto cluster = daemon->get<api::ClusterInfo>("/v1/cluster");
   if (!cluster) return load_failed(kPrefix, cluster.error());
-  if (options.has("json")) return print(sinfo_json(*cluster));
+  if (wants_json(options)) return print(sinfo_json(*cluster));
 
   const auto view = sinfo_view(options);
   auto columns = chosen_columns(options, view == SinfoView::usual);

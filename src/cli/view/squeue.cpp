@@ -115,7 +115,7 @@ int show_queue(const OptionSet& options, const std::string& ids, SqueueView& vie
     if (!resolved) return load_failed(kPrefix, resolved.error());
     view.filter.ids = std::move(*resolved);
   }
-  const bool json = options.has("json");
+  const bool json = wants_json(options);
   auto list = daemon->list(queue_target(view, json));
   if (!list) return load_failed(kPrefix, list.error());
   if (view.filter.ids.size() == 1 && list->jobs.empty()) {
