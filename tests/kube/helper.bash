@@ -135,6 +135,17 @@ on_gpus() {
       echo "${container:-none} ${uuids[gpu]} $bytes"
     done <<<"$counts"' 3>&-
 }
+# "CONTAINER MILLISECONDS" for each process on a GPU: how long it has computed, by the driver.
+gpu_times() {
+  lab in bash -c '
+    ALIQUOT_STANDIN_STATE=/run/aliquot-kube/standin /opt/aliquot/lib/aliquot/standin/aliquot-standin-ctl show | while read -r line; do
+      [[ $line == pid=* && $line != *kind=server* ]] || continue
+      for word in $line; do printf -v "${word%%=*}" %s "${word#*=}" 2>/dev/null; done
+      container=$(sed -n "s#.*:memory:.*/##p; s#^0::/.*/##p" "/proc/$pid/cgroup" 2>/dev/null | head -n 1)
+      echo "${container:-none} ${gpu_ms%.*}"
+    done' 3>&-
+}
+gpu_ms_of() { gpu_times | awk -v id="$(container_id "$1")" '$1 == id { n += $2 } END { print n + 0 }'; }
 # The runtime's id of a pod's container.
 container_id() { k get pod "$1" -o json | jq -r --arg c "${2:-c}" '.status | (.containerStatuses // []) + (.initContainerStatuses // []) | .[] | select(.name == $c) | .containerID | sub(".*//"; "")'; }
 # The GPUs on which a container really is, by the driver.
