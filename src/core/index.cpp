@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 namespace aliquot::core {
 namespace {
@@ -12,7 +13,9 @@ namespace {
 constexpr float kUnknown = std::numeric_limits<float>::quiet_NaN();
 // How many nodes ahead memory is asked for.
 constexpr std::size_t kAhead = 6;
-// Bounds the memory of all boards together: up to 16 bytes a leaf.
+// Leaves that fill a line of the cache.
+constexpr std::size_t kGroup = 64 / sizeof(float);
+// Bounds the memory of all boards together: up to 12 bytes a leaf.
 constexpr std::size_t kMaxLeaves = std::size_t{1} << 25U;
 // A request that looks at more than this part of the nodes, because the best of the common board
 // lack the memory, gets a board of its own.
@@ -27,6 +30,18 @@ void write(std::string& to, const Values&... values) {
     to.append(bytes.data(), bytes.size());
   };
   (write_one(values), ...);
+}
+
+// Those of a group, from the first to the one behind the last.
+std::pair<std::uint32_t, std::uint32_t> leaves_of(std::size_t group, std::size_t leaves) {
+  return {static_cast<std::uint32_t>(group * kGroup),
+          static_cast<std::uint32_t>(std::min(leaves, (group + 1) * kGroup))};
+}
+
+// What is soon looked at, and lies anywhere.
+template <class T>
+void fetch_ahead(const T& what) {
+  __builtin_prefetch(&what);
 }
 
 // Everything a policy may judge a node by. All members are named, so that a new one is not
@@ -72,12 +87,15 @@ void Index::lay_out() {
   node_at_.resize(leaves);
   std::iota(node_at_.begin(), node_at_.end(), NodeIndex{0});
   std::ranges::stable_sort(node_at_, {}, [&](NodeIndex node) { return of_node[node]; });
-  models_.assign(2 * leaves, 0);
+  groups_ = (leaves + kGroup - 1) / kGroup;
+  leaf_models_.resize(leaves);
+  models_.assign(2 * groups_, 0);
   for (Leaf leaf = 0; leaf < leaves; ++leaf) {
     leaf_of_[node_at_[leaf]] = leaf;
-    models_[leaves + leaf] = of_node[node_at_[leaf]];
+    leaf_models_[leaf] = of_node[node_at_[leaf]];
+    models_[groups_ + leaf / kGroup] |= leaf_models_[leaf];
   }
-  for (std::size_t i = leaves - 1; i > 0; --i) models_[i] = models_[2 * i] | models_[2 * i + 1];
+  for (std::size_t i = groups_ - 1; i > 0; --i) models_[i] = models_[2 * i] | models_[2 * i + 1];
 }
 
 void Index::number_states() {
@@ -141,22 +159,28 @@ std::optional<NodeIndex> Index::best_node(const Shape& shape) {
 void Index::search(const Board& board, const Shape& shape, std::size_t place, Search& found) const {
   if (shape.kind != Shape::Kind::no_gpu && (models_[place] & shape.models) == 0) return;
   ++found.looks;
-  const Leaf leaf = winner(board, place);
-  if (board.scores[leaf] == kUnfit || (found.best && !beats(board, leaf, *found.best))) return;
-  if (admits(shape, leaf)) {
-    found.best = leaf;
-  } else if (place < board.scores.size()) {
+  const Leaf best = board.winners[place];
+  if (board.scores[best] == kUnfit || (found.best && !beats(board, best, *found.best))) return;
+  if (admits(shape, best)) {
+    found.best = best;
+  } else if (place < groups_) {
     // The better half first: then the other one often need not be entered.
-    const std::size_t better = winner(board, 2 * place) == leaf ? 2 * place : 2 * place + 1;
+    const std::size_t better = board.winners[2 * place] == best ? 2 * place : 2 * place + 1;
     search(board, shape, better, found);
     search(board, shape, better ^ 1U, found);
+  } else {
+    const auto [first, last] = leaves_of(place - groups_, board.scores.size());
+    for (Leaf leaf = first; leaf < last; ++leaf) {
+      if (board.scores[leaf] == kUnfit || !admits(shape, leaf)) continue;
+      if (!found.best || beats(board, leaf, *found.best)) found.best = leaf;
+    }
   }
 }
 
 // Whether the request fits where that of its common board does.
 bool Index::admits(const Shape& shape, Leaf leaf) const {
   const bool right_model =
-      shape.kind == Shape::Kind::no_gpu || (models_[node_at_.size() + leaf] & shape.models) != 0;
+      shape.kind == Shape::Kind::no_gpu || (leaf_models_[leaf] & shape.models) != 0;
   return right_model && shape.memory <= cluster_.state(node_at_[leaf]).memory_free;
 }
 
@@ -202,7 +226,10 @@ void Index::score_states(Board& board, const Shape& shape, const std::vector<Nod
   anywhere.memory = Bytes(0);
   board.by_state.resize(notes_.size(), kUnknown);
   unknown_.clear();
-  for (const NodeIndex node : nodes) {
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (i + 2 * kAhead < nodes.size()) fetch_ahead(state_of_[nodes[i + 2 * kAhead]]);
+    if (i + kAhead < nodes.size()) fetch_ahead(board.by_state[state_of_[nodes[i + kAhead]]]);
+    const NodeIndex node = nodes[i];
     float& known = board.by_state[state_of_[node]];
     if (!std::isnan(known)) continue;
     known = kUnfit;
@@ -234,37 +261,60 @@ void Index::refresh(Board& board, const Shape& shape) {
   board.version = cluster_.version();
   if (known) {
     score_states(board, shape, changed_);
-    for (const NodeIndex node : changed_) {
-      const Leaf leaf = leaf_of_[node];
-      if (now(node) == board.scores[leaf]) continue;
-      board.scores[leaf] = now(node);
-      for (std::size_t inner = (board.scores.size() + leaf) / 2; inner > 0; inner /= 2) {
-        settle(board, inner);
+    for (std::size_t i = 0; i < changed_.size(); ++i) {
+      if (i + 2 * kAhead < changed_.size()) fetch_ahead(leaf_of_[changed_[i + 2 * kAhead]]);
+      if (i + kAhead < changed_.size()) {
+        const Leaf soon = leaf_of_[changed_[i + kAhead]];
+        fetch_ahead(board.scores[soon]);
+        fetch_ahead(board.winners[groups_ + soon / kGroup]);
       }
+      const NodeIndex node = changed_[i];
+      const Leaf leaf = leaf_of_[node];
+      if (const float score = now(node); score != board.scores[leaf]) change(board, leaf, score);
     }
     return;
   }
-  const std::size_t leaves = node_at_.size();
   board.epoch = epoch_;
   board.by_state.clear();
-  board.scores.assign(leaves, kUnfit);
-  board.winners.resize(leaves);
+  board.scores.assign(node_at_.size(), kUnfit);
+  board.winners.resize(2 * groups_);
   changed_.resize(cluster_.size());
   std::iota(changed_.begin(), changed_.end(), NodeIndex{0});
   score_states(board, shape, changed_);
   for (const NodeIndex node : changed_) board.scores[leaf_of_[node]] = now(node);
-  for (std::size_t i = leaves - 1; i > 0; --i) settle(board, i);
+  for (std::size_t group = 0; group < groups_; ++group) {
+    board.winners[groups_ + group] = best_of_group(board, group);
+  }
+  for (std::size_t i = groups_ - 1; i > 0; --i) board.winners[i] = better(board, i);
 }
 
-void Index::settle(Board& board, std::size_t inner) const {
-  const Leaf left = winner(board, 2 * inner);
-  const Leaf right = winner(board, 2 * inner + 1);
-  board.winners[inner] = beats(board, right, left) ? right : left;
+// A leaf has another score. Where another one was and is the best, nothing changes above.
+void Index::change(Board& board, Leaf leaf, float score) const {
+  board.scores[leaf] = score;
+  std::size_t place = groups_ + leaf / kGroup;
+  Leaf best = best_of_group(board, leaf / kGroup);
+  while (best == leaf || best != board.winners[place]) {
+    board.winners[place] = best;
+    place /= 2;
+    if (place == 0) return;
+    best = better(board, place);
+  }
 }
 
-Index::Leaf Index::winner(const Board& board, std::size_t place) {
-  const std::size_t leaves = board.scores.size();
-  return place >= leaves ? static_cast<Leaf>(place - leaves) : board.winners[place];
+Index::Leaf Index::best_of_group(const Board& board, std::size_t group) const {
+  const auto [first, last] = leaves_of(group, board.scores.size());
+  Leaf best = first;
+  for (Leaf leaf = first + 1; leaf < last; ++leaf) {
+    if (beats(board, leaf, best)) best = leaf;
+  }
+  return best;
+}
+
+// The winner of the two places below.
+Index::Leaf Index::better(const Board& board, std::size_t place) const {
+  const Leaf left = board.winners[2 * place];
+  const Leaf right = board.winners[2 * place + 1];
+  return beats(board, right, left) ? right : left;
 }
 
 // Ties go to the lower node index.

@@ -37,11 +37,13 @@ class Index {
   using Leaf = std::uint32_t;
   using StateId = std::uint32_t;
 
-  // One kind of request: the nodes' scores as leaves of a tournament, winners above.
+  // One kind of request: the nodes' scores as leaves of a tournament, winners above. A change costs
+  // the memory that it touches: so the lowest matches are between as many leaves as fill a line of
+  // the cache, and what does not change the best of those touches nothing else.
   struct Board {
     std::vector<float> by_state;  // not a number: not asked for yet
     std::vector<float> scores;
-    std::vector<Leaf> winners;  // inner places of the tree in heap order, the root at 1
+    std::vector<Leaf> winners;  // of the groups and above them, in heap order, the root at 1
     std::uint64_t version = 0;  // of the cluster
     std::uint64_t epoch = 0;    // of the policy and of the leaves' order
     std::uint64_t last_used = 0;
@@ -62,8 +64,9 @@ class Index {
   [[nodiscard]] bool admits(const Shape& shape, Leaf leaf) const;
   Board& board_of(const Shape& shape);
   void refresh(Board& board, const Shape& shape);
-  void settle(Board& board, std::size_t inner) const;
-  static Leaf winner(const Board& board, std::size_t place);
+  void change(Board& board, Leaf leaf, float score) const;
+  [[nodiscard]] Leaf best_of_group(const Board& board, std::size_t group) const;
+  [[nodiscard]] Leaf better(const Board& board, std::size_t place) const;
   [[nodiscard]] bool beats(const Board& board, Leaf leaf, Leaf other) const;
   void score_states(Board& board, const Shape& shape, const std::vector<NodeIndex>& nodes);
   float score(const Shape& shape, NodeIndex node);
@@ -78,8 +81,10 @@ class Index {
   // for others.
   std::vector<Leaf> leaf_of_;
   std::vector<NodeIndex> node_at_;
-  std::vector<std::uint64_t> models_;  // by place in the tree: of all nodes below
-  std::uint64_t mixed_ = 0;            // models that share a node with another one
+  std::size_t groups_ = 0;                  // of leaves: the lowest places of the tree
+  std::vector<std::uint64_t> models_;       // by place in the tree: of all nodes below
+  std::vector<std::uint64_t> leaf_models_;  // by leaf
+  std::uint64_t mixed_ = 0;                 // models that share a node with another one
   std::size_t laid_out_gpus_ = 0;
   std::unordered_map<std::string, StateId> states_;
   std::string state_;
