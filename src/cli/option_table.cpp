@@ -59,7 +59,7 @@ std::span<const OptionRow> option_rows() {
     {"brief", 'b', kNo, flag, kA},
     {"chdir", 'D', kMust, text, kSubmit, nullptr, "WORKING_DIR", kR, "working directory of the job"},
     {"cluster", 'M', kMust, text, kSubmit | kC | kQ | kI | kT, "clusters"},
-    {"cluster-constraint", 0, kMust, text, kB},
+    {"cluster-constraint", 0, kMust, text, kSubmit},
     {"clusters", 'M', kMust, text, kSubmit | kC | kQ | kI | kA | kT, nullptr, "CLUSTERS", kSubmit, "only if this cluster is named"},
     {"comment", 0, kMust, text, kSubmit, nullptr, nullptr, 0, "any text"},
     {"completion", 'c', kNo, flag, kA},

@@ -50,7 +50,7 @@ walk() { # WORD…
   offers "sandbox setup" aliquot slurm s
   offers "restart" aliquot slurm sandbox r
   offers "replay" aliquot sim re
-  offers "--gpu-mem --gpu-share --gpus --gpus-per-node --gpus-per-task" aliquot sbatch --gpu
+  offers "--gpu-bind --gpu-mem --gpu-share --gpus --gpus-per-node --gpus-per-task" aliquot sbatch --gpu
   offers "release requeue requeuehold resume" aliquot scontrol re
   offers "partition" aliquot scontrol show p
 }

@@ -56,3 +56,25 @@ tells() {
   done
   [ "$count" -gt 0 ] || skip "the programs for Kubernetes are not built here"
 }
+
+# NAME: the options in that list of the program.
+listed() {
+  sed -n "/constexpr auto $1 = /,/^ *});/p" "$BATS_TEST_DIRNAME/../../src/cli/jobs/unused_words.cpp" |
+    grep -oE '(^|\{| )"[a-z0-9-]+",' | grep -oE '[a-z0-9-]+' | sort -u
+}
+# TITLE: the options in that section of sbatch's page, or of all that srun has alone.
+told() { sed -n "/^\.SH $1/,/^\.SH [^O]/p" "$pages/aliquot-sbatch.1" | sed '/^\.SH OPTIONS THAT/,$d' | grep -oE -- '--[a-z0-9-]+' | sed 's/^--//' | sort -u; }
+
+@test "the options without effect are those that the manual lists" {
+  diff <(listed kIdle) <(told 'OPTIONS WITHOUT EFFECT')
+}
+
+@test "every option that is refused is told" {
+  local option section
+  section=$(sed -n '/^\.SH OPTIONS THAT ARE REFUSED/,/^\.SH EXIT/p' "$pages/aliquot-sbatch.1")
+  # srun's own, for tests of it, are in no manual of Slurm's.
+  for option in $(listed kRefused | grep -vxE 'debugger-test|interactive|launch-cmd|launcher-opts|ntasks-per-tres'); do
+    echo "--$option is not among the refused ones"
+    [[ $section == *"--$option"* ]]
+  done
+}

@@ -77,7 +77,7 @@ load helper
 
 @test "--cpus-per-gpu and --mincpus give CPUs" {
   start_engine
-  cpus() { srun "$@" bash -c 'squeue -h -j $SLURM_JOB_ID -o %C'; }
+  cpus() { srun "$@" bash -c 'squeue -h -j $SLURM_JOB_ID -o %C' | sort -u; }
   [ "$(cpus -G2 --cpus-per-gpu=2)" = 4 ]
   [ "$(cpus --mincpus=3)" = 3 ]
   [ "$(cpus -n4 -O)" = 1 ]

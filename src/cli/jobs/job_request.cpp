@@ -162,6 +162,14 @@ bool names_only(std::string_view list, std::string_view name) {
   return std::ranges::count(parts, name) == std::ssize(parts);
 }
 
+// Of errors whose words do not say which of many things is wrong.
+bool wants_hint(std::string_view code) {
+  constexpr auto kVague = std::to_array<std::string_view>(
+      {"ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE", "ESLURM_INVALID_GRES", "ESLURM_DEPENDENCY",
+       "ESLURM_TOO_MANY_REQUESTED_CPUS", "ESLURM_BAD_TASK_COUNT", "ESLURM_INVALID_ARRAY"});
+  return std::ranges::find(kVague, code) != kVague.end();
+}
+
 }  // namespace
 
 CallSite describe_caller() {
@@ -334,7 +342,7 @@ void say_refusal(const Voice& voice, std::string_view prefix, const api::ErrorIn
     // Slurm has no message about shares, so the daemon's is printed.
     voice.error(error.message);
   } else {
-    hint = !error.message.empty() && error.message != text && error.code != kUnreachable;
+    hint = !error.message.empty() && error.message != text && wants_hint(error.code);
   }
   voice.error(fmt::format("{}: {}", prefix, text));
   // Behind Slurm's words, which programs look for.
