@@ -28,25 +28,23 @@ Endings::Ending Endings::take_next() {
 void Backfill::begin(Millis now, std::size_t shapes) {
   at_ = now;
   reserved_at_.reset();
-  full_.assign(shapes, false);
-  delaying_.assign(shapes, false);
+  full_.assign(shapes, 0);
+  delaying_.assign(shapes, 0);
 }
 
 std::optional<Placement> Backfill::start(const Candidate& candidate) {
   const Shape& shape = candidate.shape;
-  // An unlimited job is never over in time, not even before another one's imagined end.
-  const bool over_in_time = !reserved() || (candidate.limit && *candidate.limit <= reserved_in());
-  if (full_[candidate.number]) return std::nullopt;
-  if (!over_in_time && delaying_[candidate.number]) return std::nullopt;
-  auto placement = place_by_scan(now_, shape, policy_);
+  if (!may_start(candidate.number, candidate.limit)) return std::nullopt;
+  const bool over_in_time = is_over_in_time(candidate.limit);
+  auto placement = place(now_, shape);
   if (!placement) {
-    full_[candidate.number] = true;
+    full_[candidate.number] = 1;
     return std::nullopt;
   }
   if (!over_in_time && !then_.can_take(*placement)) {
     placement = place_elsewhere(shape);
     if (!placement || !then_.can_take(*placement)) {
-      delaying_[candidate.number] = true;
+      delaying_[candidate.number] = 1;
       return std::nullopt;
     }
   }
@@ -63,7 +61,7 @@ bool Backfill::reserve_for(const Shape& shape) {
   running_.walk(at_, [&](Millis at, const Use& use, bool last_of_its_time) {
     must(then_.give_back(use));
     if (!last_of_its_time) return false;
-    auto placement = place_by_scan(then_, shape, policy_);
+    auto placement = place(then_, shape);
     if (!placement) return false;
     must(then_.take(*placement));
     reserved_ = std::move(*placement);
@@ -73,6 +71,15 @@ bool Backfill::reserve_for(const Shape& shape) {
   return reserved();
 }
 
+// A policy takes its time to look at a cluster: where there is no choice, it is not asked.
+std::optional<Placement> Backfill::place(const Cluster& cluster, const Shape& shape) {
+  if (cluster.size() == 1) {
+    if (!find_candidates(cluster, shape, 0, fit_)) return std::nullopt;
+    if (fit_.gpus.size() == shape.count) return use_of(cluster, shape, 0, fit_.gpus);
+  }
+  return place_by_scan(cluster, shape, policy_);
+}
+
 // The policy's first choice is in the way of the reserved job: keep off its GPUs.
 std::optional<Placement> Backfill::place_elsewhere(const Shape& shape) {
   if (shape.kind == Shape::Kind::no_gpu) return std::nullopt;
@@ -80,7 +87,7 @@ std::optional<Placement> Backfill::place_elsewhere(const Shape& shape) {
   for (const GpuUse& gpu : reserved_.gpus) {
     must(masked.set_health(reserved_.node, gpu.gpu, Health::draining));
   }
-  return place_by_scan(masked, shape, policy_);
+  return place(masked, shape);
 }
 
 }  // namespace aliquot::core

@@ -61,7 +61,10 @@ class Backfill {
   // Where it may start now without delaying the reservation; then it runs.
   std::optional<Placement> start(const Candidate& candidate);
   // Room only shrinks within a look: what failed once fails again.
-  [[nodiscard]] bool is_full(std::size_t shape) const { return full_[shape]; }
+  [[nodiscard]] bool is_full(std::size_t shape) const { return full_[shape] != 0; }
+  [[nodiscard]] bool may_start(std::size_t shape, std::optional<Millis> limit) const {
+    return full_[shape] == 0 && (delaying_[shape] == 0 || is_over_in_time(limit));
+  }
 
   // For the first that does not fit: the earliest time at which the running jobs' limits leave it
   // room. False where even the end of all of them would not.
@@ -70,7 +73,12 @@ class Backfill {
   [[nodiscard]] Millis reserved_in() const { return *reserved_at_ - at_; }
 
  private:
+  std::optional<Placement> place(const Cluster& cluster, const Shape& shape);
   std::optional<Placement> place_elsewhere(const Shape& shape);
+  // An unlimited job is never over in time, not even before another one's imagined end.
+  [[nodiscard]] bool is_over_in_time(std::optional<Millis> limit) const {
+    return !reserved() || (limit && *limit <= reserved_in());
+  }
 
   Cluster& now_;
   Endings& running_;
@@ -81,8 +89,9 @@ class Backfill {
   // With a reservation: everybody who has ended by then is gone, the reserved job is in. It keeps
   // its memory from one look to the next.
   Cluster then_;
-  std::vector<bool> full_;
-  std::vector<bool> delaying_;
+  Candidates fit_;                  // likewise
+  std::vector<std::uint8_t> full_;  // flags, by shape
+  std::vector<std::uint8_t> delaying_;
 };
 
 template <class Freed>

@@ -20,7 +20,9 @@ double fair_factor(double norm_usage, double norm_shares) {
 }
 
 std::int64_t weighted(std::int64_t weight, double factor) {
-  return std::llround(static_cast<double>(weight) * std::clamp(factor, 0.0, 1.0));
+  // To the nearest, without the call that llround is: a plan asks millions of times.
+  return static_cast<std::int64_t>(static_cast<double>(weight) * std::clamp(factor, 0.0, 1.0) +
+                                   0.5);
 }
 
 Compute part_of_gpu(const Portion& portion, Bytes memory) {

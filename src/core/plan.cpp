@@ -108,7 +108,7 @@ void Plan::add_waiting() {
     const std::size_t at = new_queue(one, shape->second, base);
     queues_[at].entries.push_back(i);
     known[like] = at;
-    open_.push_back(at);
+    open(at);
   }
 }
 
@@ -126,27 +126,38 @@ bool Plan::advance(std::int64_t steps) {
   return done_;
 }
 
-void Plan::weigh(Queue& queue) const {
-  const PlanEntry& head = input_.waiting[queue.entries[queue.next]];
-  queue.order = head.entry.order;
-  queue.priority = queue.fixed
-                       ? *queue.fixed
-                       : std::max<std::int64_t>(queue.base + model_.moving_part(head.urgency), 1);
+void Plan::open(std::size_t at) {
+  const Queue& queue = queues_[at];
+  open_.push_back({.tier = queue.tier,
+                   .limit = queue.limit.value_or(Millis(-1)).value(),
+                   .shape = static_cast<std::uint32_t>(queue.shape),
+                   .queue = static_cast<std::uint32_t>(at)});
 }
 
-bool Plan::is_before(const Queue& a, const Queue& b) {
+void Plan::weigh(Head& head) const {
+  const Queue& queue = queues_[head.queue];
+  head.entry = queue.entries[queue.next];
+  const PlanEntry& first = input_.waiting[head.entry];
+  head.order = first.entry.order;
+  head.priority = queue.fixed
+                      ? *queue.fixed
+                      : std::max<std::int64_t>(queue.base + model_.moving_part(first.urgency), 1);
+}
+
+bool Plan::is_before(const Head& a, const Head& b) {
   if (a.tier != b.tier) return a.tier > b.tier;
   if (a.priority != b.priority) return a.priority > b.priority;
   if (a.order != b.order) return a.order < b.order;
-  return a.entries[a.next] < b.entries[b.next];
+  return a.entry < b.entry;
 }
 
-Plan::Queue* Plan::best(bool full) {
-  Queue* found = nullptr;
-  for (const std::size_t at : open_) {
-    Queue& queue = queues_[at];
-    if (queue.tried || look_.is_full(queue.shape) != full) continue;
-    if (found == nullptr || is_before(queue, *found)) found = &queue;
+Plan::Head* Plan::best(bool full) {
+  Head* found = nullptr;
+  for (Head& head : open_) {
+    if (head.tried || (found != nullptr && !is_before(head, *found))) continue;
+    const auto limit = head.limit < 0 ? std::nullopt : std::optional(Millis(head.limit));
+    if (full ? !look_.is_full(head.shape) : !look_.may_start(head.shape, limit)) continue;
+    found = &head;
   }
   steps_ -= 1 + std::ssize(open_) / kQueuesPerStep;
   return found;
@@ -163,42 +174,44 @@ bool Plan::held_back(const Queue& queue) {
 // As schedule() does, entry by entry. But whom there is no room for is looked at only when somebody
 // behind could start: no reservation is in anybody's way before.
 void Plan::look() {
-  std::erase_if(open_,
-                [&](std::size_t at) { return queues_[at].next == queues_[at].entries.size(); });
-  for (const std::size_t at : open_) {
-    queues_[at].tried = false;
-    weigh(queues_[at]);
+  std::erase_if(open_, [&](const Head& head) {
+    const Queue& queue = queues_[head.queue];
+    return queue.next == queue.entries.size();
+  });
+  for (Head& head : open_) {
+    head.tried = false;
+    weigh(head);
   }
+  steps_ -= std::ssize(open_) / kQueuesPerStep;
   look_.begin(at_, shapes_.size());
-  while (Queue* queue = best(false)) {
-    if (!look_.reserved()) reserve_before(*queue);
-    if (held_back(*queue)) {
-      queue->tried = true;
+  while (Head* head = best(false)) {
+    const Queue& queue = queues_[head->queue];
+    if (!look_.reserved()) reserve_before(*head);
+    if (held_back(queue)) {
+      head->tried = true;
       continue;
     }
     steps_ -= kPlacing;
     const auto placement =
-        look_.start({queue->shape, shapes_[queue->shape], queue->limit, runs_.size()});
-    if (placement) {
-      begin_run(*queue, *placement);
-    } else {
-      queue->tried = !look_.is_full(queue->shape);
-    }
+        look_.start({queue.shape, shapes_[queue.shape], queue.limit, runs_.size()});
+    if (placement) begin_run(*head, *placement);
   }
 }
 
-void Plan::reserve_before(const Queue& candidate) {
-  while (Queue* blocked = best(true)) {
+void Plan::reserve_before(const Head& candidate) {
+  while (Head* blocked = best(true)) {
     if (!is_before(*blocked, candidate)) return;
     blocked->tried = true;
-    if (held_back(*blocked)) continue;
+    const Queue& queue = queues_[blocked->queue];
+    if (held_back(queue)) continue;
     steps_ -= kReserving;
-    if (look_.reserve_for(shapes_[blocked->shape])) return;
+    if (look_.reserve_for(shapes_[queue.shape])) return;
   }
 }
 
-void Plan::begin_run(Queue& queue, const Use& use) {
-  const std::size_t at = queue.entries[queue.next];
+void Plan::begin_run(Head& head, const Use& use) {
+  Queue& queue = queues_[head.queue];
+  const std::size_t at = head.entry;
   const PlanEntry& one = input_.waiting[at];
   if (!starts_[at]) starts_[at] = at_;
   if (rules_) rules_->started(one.entry);
@@ -209,8 +222,8 @@ void Plan::begin_run(Queue& queue, const Use& use) {
   if (++queue.taken < one.count) return;
   queue.taken = 0;
   ++queue.next;
-  queue.tried = queue.next == queue.entries.size();
-  if (!queue.tried) weigh(queue);
+  head.tried = queue.next == queue.entries.size();
+  if (!head.tried) weigh(head);
   open_gates(one.entry.job, true);
 }
 
@@ -247,7 +260,7 @@ bool Plan::go_on() {
   at_ = next;
   while (endings_.next() != nullptr && endings_.next()->at <= at_) end_run(endings_.take_next());
   while (!later_.empty() && later_.begin()->first <= at_) {
-    open_.push_back(later_.begin()->second);
+    open(later_.begin()->second);
     later_.erase(later_.begin());
   }
   return true;

@@ -88,10 +88,18 @@ class Plan {
     // One entry alone may have to wait for others, or for its time.
     std::size_t gates = 0;
     Millis from = {};
-    // At the moment that is looked at.
-    bool tried = false;
+  };
+  // What is compared of an open queue, at the moment that is looked at: small, since there may be a
+  // thousand of them at ten thousand moments.
+  struct Head {
+    std::int64_t tier = 0;
     std::int64_t priority = 0;
     std::uint64_t order = 0;
+    std::size_t entry = 0;
+    std::int64_t limit = 0;  // milliseconds; -1: none
+    std::uint32_t shape = 0;
+    std::uint32_t queue = 0;
+    bool tried = false;
   };
   struct Run {
     JobId job;
@@ -103,17 +111,18 @@ class Plan {
   void add_running();
   void add_waiting();
   std::size_t new_queue(const PlanEntry& entry, std::size_t shape, std::int64_t base);
+  void open(std::size_t queue);
   void look();
   bool go_on();
-  void weigh(Queue& queue) const;
-  // The best of those not tried yet whose shape is full, or is not.
-  Queue* best(bool full);
-  void reserve_before(const Queue& candidate);
+  void weigh(Head& head) const;
+  // The best of those not tried yet that may start, or whose shape is full.
+  Head* best(bool full);
+  void reserve_before(const Head& candidate);
   bool held_back(const Queue& queue);
-  void begin_run(Queue& queue, const Use& use);
+  void begin_run(Head& head, const Use& use);
   void end_run(const Endings::Ending& ending);
   void open_gates(JobId job, bool at_start);
-  static bool is_before(const Queue& a, const Queue& b);
+  static bool is_before(const Head& a, const Head& b);
 
   Cluster now_;
   PriorityModel model_;
@@ -123,7 +132,7 @@ class Plan {
 
   std::vector<Shape> shapes_;
   std::vector<Queue> queues_;
-  std::vector<std::size_t> open_;  // of them those that may start something
+  std::vector<Head> open_;  // of them those that may start something
   std::multimap<Millis, std::size_t> later_;
   std::unordered_multimap<JobId, std::pair<std::size_t, PlanGate>> waiting_for_;  // queues
   std::unordered_map<JobId, std::int64_t> left_;  // of those: elements that are not over
