@@ -59,7 +59,8 @@ TABLE(JobSpec, FIELD(name), FIELD(partition), FIELD(account), FIELD(qos), FIELD(
   FIELD(batch), FIELD(script), FIELD(arguments), FIELD(command), FIELD(work_dir),
   FIELD(environment), FIELD(login_environment), FIELD(std_out), FIELD(std_err), FIELD(std_in),
   FIELD(append), FIELD(umask), FIELD(propagate), FIELD(limits), FIELD(submit_host),
-  FIELD(time_limit_ms), FIELD(begin_ms), FIELD(deadline_ms), FIELD(hold), FIELD(requeue),
+  FIELD(time_limit_ms), FIELD(no_time_limit), FIELD(begin_ms), FIELD(deadline_ms), FIELD(hold),
+  FIELD(requeue),
   FIELD(nice), FIELD(priority), FIELD(dependency), FIELD(kill_on_invalid_dependency), FIELD(array),
   FIELD(signal), FIELD(immediate), FIELD(immediate_s), FIELD(detached), FIELD(array_throttle),
   FIELD(nodes), FIELD(ntasks), FIELD(ntasks_per_node), FIELD(cpus_per_task), FIELD(memory),
@@ -93,7 +94,8 @@ TABLE(NodeInfo, FIELD(name), FIELD(state), FIELD(reason), FIELD(reason_user), FI
   FIELD(cpus), FIELD(cpus_allocated), FIELD(memory), FIELD(memory_allocated), FIELD(boot_ms),
   FIELD(daemon_start_ms), FIELD(os), FIELD(gpus));
 TABLE(PartitionInfo, FIELD(name), FIELD(is_default), FIELD(up), FIELD(max_time_ms),
-  FIELD(default_time_ms), FIELD(users), FIELD(groups), FIELD(gpus), FIELD(tier));
+  FIELD(default_time_ms), FIELD(users), FIELD(groups), FIELD(gpus), FIELD(tier),
+  FIELD(job_factor));
 TABLE(BackendInfo, FIELD(name), FIELD(used), FIELD(detail));
 TABLE(ClusterInfo, FIELD(version), FIELD(daemon_version), FIELD(cluster), FIELD(one_user),
   FIELD(simulated), FIELD(policy), FIELD(cgroup), FIELD(enforcement), FIELD(node),
@@ -110,6 +112,15 @@ TABLE(CancelSpec, FIELD(signal), FIELD(batch), FIELD(full));
 TABLE(DrainSpec, FIELD(reason));
 TABLE(WhyInfo, FIELD(job_id), FIELD(state), FIELD(reason), FIELD(sentences),
   FIELD(earliest_start_ms), FIELD(pod));
+TABLE(FactorInfo, FIELD(factor), FIELD(weighted));
+TABLE(PriorityInfo, FIELD(job_id), FIELD(user), FIELD(uid), FIELD(account), FIELD(partition),
+  FIELD(qos), FIELD(priority), FIELD(site), FIELD(age), FIELD(fair_share), FIELD(job_size),
+  FIELD(partition_factor), FIELD(qos_factor), FIELD(nice));
+TABLE(PriorityList, FIELD(weights), FIELD(jobs));
+TABLE(ShareInfo, FIELD(user), FIELD(uid), FIELD(account), FIELD(shares), FIELD(norm_shares),
+  FIELD(usage_ms), FIELD(norm_usage), FIELD(factor), FIELD(held), FIELD(held_cpu_min),
+  FIELD(held_gpu_min));
+TABLE(ShareList, FIELD(users));
 TABLE(ErrorInfo, FIELD(code), FIELD(message));
 TABLE(JobList, FIELD(jobs), FIELD(next));
 // clang-format on
@@ -383,6 +394,8 @@ template void make_plain(ClusterInfo&);
 template void make_plain(Overview&);
 template void make_plain(WhyInfo&);
 template void make_plain(Submitted&);
+template void make_plain(PriorityList&);
+template void make_plain(ShareList&);
 template void make_plain(ErrorInfo&);
 
 #define BOTH_WAYS(Type)                      \
@@ -406,6 +419,8 @@ BOTH_WAYS(StepEnd);
 BOTH_WAYS(CancelSpec);
 BOTH_WAYS(DrainSpec);
 BOTH_WAYS(WhyInfo);
+BOTH_WAYS(PriorityList);
+BOTH_WAYS(ShareList);
 BOTH_WAYS(ErrorInfo);
 BOTH_WAYS(JobList);
 #undef BOTH_WAYS

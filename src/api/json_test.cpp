@@ -62,6 +62,8 @@ TEST(Json, BringsEveryFieldBack) {
   expect_every_field_back<StepSpec>();
   expect_every_field_back<StepEnd>();
   expect_every_field_back<WhyInfo>();
+  expect_every_field_back<PriorityList>();
+  expect_every_field_back<ShareList>();
 }
 
 TEST(Json, IgnoresTheUnknownAndKeepsDefaults) {

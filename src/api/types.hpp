@@ -57,7 +57,8 @@ struct JobSpec {
   std::vector<LimitInfo> limits = {};       // of who submitted it; the daemon asks the kernel
   std::string submit_host;
 
-  std::optional<std::int64_t> time_limit_ms;
+  std::optional<std::int64_t> time_limit_ms;  // absent: the default's
+  bool no_time_limit = false;                 // --time=UNLIMITED
   std::optional<std::int64_t> begin_ms;
   std::optional<std::int64_t> deadline_ms;
   bool hold = false;
@@ -251,6 +252,7 @@ struct PartitionInfo {
   std::vector<std::string> groups = {};
   std::vector<std::int64_t> gpus = {};  // by index; empty: all
   std::int64_t tier = 1;                // jobs of a higher one start first
+  std::int64_t job_factor = 1;          // of all partitions', in a priority
 };
 
 // One way of holding jobs to their shares, strongest first.
@@ -340,6 +342,52 @@ struct WhyInfo {
   std::vector<std::string> sentences;
   std::optional<std::int64_t> earliest_start_ms;
   std::string pod = {};  // instead of the job's number
+};
+
+// What a waiting job's priority is made of. Factors are in 1/10,000,000, and weighted as they
+// count.
+struct FactorInfo {
+  std::int64_t factor = 0;
+  std::int64_t weighted = 0;
+};
+struct PriorityInfo {
+  std::int64_t job_id = 0;
+  std::string user;
+  std::uint32_t uid = 0;
+  std::string account;
+  std::string partition;
+  std::string qos;
+  std::int64_t priority = 0;
+  std::int64_t site = 0;  // set by an administrator: nothing else counts
+  FactorInfo age;
+  FactorInfo fair_share;
+  FactorInfo job_size;
+  FactorInfo partition_factor;
+  FactorInfo qos_factor;
+  std::int64_t nice = 0;
+};
+struct PriorityList {
+  PriorityInfo weights;  // in `weighted`
+  std::vector<PriorityInfo> jobs;
+};
+
+// What a user has had and may have. Parts of all are in 1/1,000,000, usage in thousandths of a
+// second of a GPU, what has faded of it taken off.
+struct ShareInfo {
+  std::string user;
+  std::uint32_t uid = 0;
+  std::string account;
+  std::int64_t shares = 1;
+  std::int64_t norm_shares = 0;
+  std::int64_t usage_ms = 0;
+  std::int64_t norm_usage = 0;
+  std::int64_t factor = 0;        // of fair share
+  std::int64_t held = 0;          // now, in 1/10,000 of a GPU
+  std::int64_t held_cpu_min = 0;  // of what runs, until its limits: CPU and GPU minutes
+  std::int64_t held_gpu_min = 0;
+};
+struct ShareList {
+  std::vector<ShareInfo> users;
 };
 
 // An error's code names Slurm's own error where there is one: the commands print its text.

@@ -40,7 +40,7 @@ Plan::Plan(const Cluster& cluster, PriorityModel model, PlanInput input, Policy&
       rules_(std::move(rules)),
       group_runs_(input_.group_limits.size()),
       look_(now_, endings_, policy_),
-      starts_(input_.waiting.size()) {
+      slot_of_(input_.waiting.size()) {
   for (const PlanEntry& one : input_.waiting) {
     for (const PlanGate& gate : one.gates) left_[gate.job] = 0;
   }
@@ -80,8 +80,15 @@ void Plan::add_waiting() {
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return waiting[i].entry.order; });
   for (const std::size_t i : order) {
     const PlanEntry& one = waiting[i];
-    entries_[one.entry.job] = i;
-    if (const auto left = left_.find(one.entry.job); left != left_.end()) left->second += one.count;
+    const auto [slot, first] = slot_of_job_.try_emplace(one.entry.job, slots_.size());
+    slot_of_[i] = slot->second;
+    if (first) {
+      slots_.push_back({.left = one.count});
+      const auto left = left_.find(one.entry.job);
+      if (left != left_.end()) left->second += one.count;
+    } else {
+      slots_[slot->second].several = true;
+    }
     const auto [shape, fresh] = shapes.try_emplace(one.entry.shape, shapes_.size());
     if (fresh) shapes_.push_back(one.entry.shape);
     const std::int64_t base = one.urgency.fixed ? 0 : model_.fixed_part(one.urgency);
@@ -113,8 +120,8 @@ void Plan::add_waiting() {
 }
 
 std::optional<Millis> Plan::start(JobId job) const {
-  const auto found = entries_.find(job);
-  return found == entries_.end() ? std::nullopt : starts_[found->second];
+  const auto found = slot_of_job_.find(job);
+  return found == slot_of_job_.end() ? std::nullopt : slots_[found->second].start;
 }
 
 bool Plan::advance(std::int64_t steps) {
@@ -132,6 +139,16 @@ void Plan::open(std::size_t at) {
                    .limit = queue.limit.value_or(Millis(-1)).value(),
                    .shape = static_cast<std::uint32_t>(queue.shape),
                    .queue = static_cast<std::uint32_t>(at)});
+}
+
+void Plan::skip_started(Head& head) {
+  Queue& queue = queues_[head.queue];
+  while (queue.next < queue.entries.size() &&
+         slots_[slot_of_[queue.entries[queue.next]]].left == 0) {
+    ++queue.next;
+  }
+  head.tried = queue.next == queue.entries.size();
+  if (!head.tried) weigh(head);
 }
 
 void Plan::weigh(Head& head) const {
@@ -174,14 +191,8 @@ bool Plan::held_back(const Queue& queue) {
 // As schedule() does, entry by entry. But whom there is no room for is looked at only when somebody
 // behind could start: no reservation is in anybody's way before.
 void Plan::look() {
-  std::erase_if(open_, [&](const Head& head) {
-    const Queue& queue = queues_[head.queue];
-    return queue.next == queue.entries.size();
-  });
-  for (Head& head : open_) {
-    head.tried = false;
-    weigh(head);
-  }
+  for (Head& head : open_) skip_started(head);
+  std::erase_if(open_, [](const Head& head) { return head.tried; });
   steps_ -= std::ssize(open_) / kQueuesPerStep;
   look_.begin(at_, shapes_.size());
   while (Head* head = best(false)) {
@@ -213,17 +224,22 @@ void Plan::begin_run(Head& head, const Use& use) {
   Queue& queue = queues_[head.queue];
   const std::size_t at = head.entry;
   const PlanEntry& one = input_.waiting[at];
-  if (!starts_[at]) starts_[at] = at_;
+  Slot& slot = slots_[slot_of_[at]];
+  if (!slot.start) slot.start = at_;
   if (rules_) rules_->started(one.entry);
   if (queue.group) ++group_runs_[*queue.group];
   const Compute held = billed(now_, use);
   model_.hold(queue.sharer, held);
   runs_.push_back({one.entry.job, queue.sharer, held, queue.group});
-  if (++queue.taken < one.count) return;
-  queue.taken = 0;
-  ++queue.next;
-  head.tried = queue.next == queue.entries.size();
-  if (!head.tried) weigh(head);
+  if (--slot.left > 0) return;
+  if (slot.several) {
+    // Its other entries may be the next ones elsewhere.
+    for (Head& other : open_) {
+      if (slot_of_[other.entry] == slot_of_[at]) skip_started(other);
+    }
+  } else {
+    skip_started(head);
+  }
   open_gates(one.entry.job, true);
 }
 

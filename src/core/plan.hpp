@@ -31,7 +31,7 @@ struct PlanGate {
 struct PlanEntry {
   QueueEntry entry;  // its priority is not looked at
   Urgency urgency;
-  std::int64_t count = 1;  // elements of an array
+  std::int64_t count = 1;  // elements of an array; the same in each of the job's entries
   // Those with the same number here run only so many at once: an array's.
   std::optional<std::size_t> group = {};
   // Entries of one user that the rules treat alike have the same.
@@ -84,7 +84,6 @@ class Plan {
     std::optional<std::size_t> group = {};
     std::vector<std::size_t> entries = {};
     std::size_t next = 0;
-    std::int64_t taken = 0;  // elements of that one that have started
     // One entry alone may have to wait for others, or for its time.
     std::size_t gates = 0;
     Millis from = {};
@@ -114,6 +113,8 @@ class Plan {
   void open(std::size_t queue);
   void look();
   bool go_on();
+  // To the next entry that has something left to start; nothing: it is tried.
+  void skip_started(Head& head);
   void weigh(Head& head) const;
   // The best of those not tried yet that may start, or whose shape is full.
   Head* best(bool full);
@@ -145,8 +146,15 @@ class Plan {
   std::int64_t steps_ = 0;
   bool done_ = false;
 
-  std::unordered_map<JobId, std::size_t> entries_;
-  std::vector<std::optional<Millis>> starts_;
+  // A job may have several entries, one for each partition: each element starts once.
+  struct Slot {
+    std::optional<Millis> start = {};
+    std::int64_t left = 0;  // elements that have not started
+    bool several = false;
+  };
+  std::vector<Slot> slots_;
+  std::vector<std::size_t> slot_of_;  // by entry
+  std::unordered_map<JobId, std::size_t> slot_of_job_;
 };
 
 }  // namespace aliquot::core

@@ -396,10 +396,11 @@ Answer<Job> Admission::check(const Caller& caller, api::JobSpec spec, const Job*
   }
 
   const WallTime now = state_.clock.wall();
-  job.priority = job.spec.priority.value_or(std::max<std::int64_t>(10'000 - job.spec.nice, 1));
+  job.priority = job.spec.priority.value_or(1);  // until the queue is looked at
   job.submitted = now;
   job.eligible = std::max(now, WallTime(job.spec.begin_ms.value_or(0)));
   job.time_limit = partitions.front()->default_time.length;
+  if (job.spec.no_time_limit) job.time_limit.reset();
   if (job.spec.time_limit_ms) job.time_limit = Millis(*job.spec.time_limit_ms);
   job.std_out = job.spec.std_out.value_or("");
   job.std_err = job.spec.std_err.value_or("");

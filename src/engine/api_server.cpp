@@ -75,6 +75,7 @@ void ApiServer::handle(const net::Request& request, const net::Responder& respon
   }
   if (request.method == "GET") {
     get(request, path, respond);
+    if (engine_.forecast().unfinished()) changed_();
   } else if (request.method == "POST") {
     // What begins something, a job or a drain, has its user's name on record.
     const bool begins = path.size() == 2 || path[1] == "node";
@@ -97,6 +98,12 @@ void ApiServer::get(const net::Request& request, const std::vector<std::string>&
   const Caller caller = caller_of(request);
   if (path.size() == 2 && path[1] == "cluster") {
     return respond({200, api::to_json(engine_.views().cluster_info())});
+  }
+  if (path.size() == 2 && path[1] == "priorities") {
+    return respond({200, api::to_json(engine_.views().priorities())});
+  }
+  if (path.size() == 2 && path[1] == "shares") {
+    return respond({200, api::to_json(engine_.views().shares(caller))});
   }
   if (path.size() == 2 && path[1] == "accounting") {
     AccountingQuery query;
@@ -155,7 +162,8 @@ void ApiServer::post(const net::Request& request, const std::vector<std::string>
     // What the kernel says, whatever the request does.
     spec->limits = node::limits_of(caller.pid, caller.uid);
     if (request.query.contains("test")) {
-      return respond(to_response(engine_.queue().test(caller, std::move(*spec))));
+      return engine_.queue().test(caller, std::move(*spec),
+                                  [respond](const auto& tested) { respond(to_response(tested)); });
     }
     const auto job = engine_.queue().submit(caller, std::move(*spec));
     if (!job) return answer_later(respond, error_response(job.error()));

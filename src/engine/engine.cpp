@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/policy/used_first.hpp"
+#include "engine/fair_share.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -30,10 +30,11 @@ constexpr int kMostRounds = 100;
 
 Engine::Engine(State state, Views::Facts facts)
     : state_(std::move(state)),
-      queue_(state_, runs_),
+      queue_(state_, runs_, forecast_),
+      forecast_(state_, queue_),
       runs_(state_, queue_, clients_, views_),
       clients_(state_, queue_, runs_),
-      views_(state_, queue_, runs_, clients_, std::move(facts)),
+      views_(state_, queue_, forecast_, runs_, clients_, std::move(facts)),
       upkeep_(state_) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(Parts parts, Views::Facts facts) {
@@ -47,11 +48,7 @@ Result<std::unique_ptr<Engine>> Engine::create(Parts parts, Views::Facts facts) 
                   .shards_per_gpu = settings.shards_per_gpu};
   for (const gpu::Device& device : parts.machine.gpus) node.gpus.push_back(device.gpu);
   core::Cluster cluster = TRY(core::Cluster::create({node}));
-  auto policy = TRY(core::make_policy(settings.policy, core::generic_profile()));
-  // On one machine whole GPUs that are free are worth more than any rest.
-  if (settings.policy == core::policies().front().name) {
-    policy = core::used_first(std::move(policy));
-  }
+  auto policy = TRY(machine_policy(settings));
   auto engine = std::unique_ptr<Engine>(new Engine(
       {std::move(parts), core::Ledger(std::move(cluster)), std::move(policy)}, std::move(facts)));
   warn_of_unknown_gpus(engine->state_);
@@ -62,6 +59,7 @@ Result<std::unique_ptr<Engine>> Engine::create(Parts parts, Views::Facts facts) 
 void Engine::settle() {
   bool failed = false;
   unsettled_ = false;
+  forecast_.go_on();
   // Every round is committed before it acts.
   for (int round = 0; round < kMostRounds; ++round) {
     if (const auto back = restore(); !back) return give_up(back.error());
@@ -120,6 +118,7 @@ Result<void> Engine::restore() {
     before.push_back(TRY(std::move(job)));
   }
   TRY(queue_.read_drained());
+  TRY(read_usage(state_));
   for (const JobId id : state_.touched) {
     if (state_.ledger.find(id) != nullptr) (void)state_.ledger.release(id);
     state_.jobs.erase(id);
@@ -140,7 +139,7 @@ std::optional<WallTime> Engine::next_due() {
   // Whatever else is due cannot be recorded before.
   if (try_again_at_) return try_again_at_;
   const WallTime now = state_.clock.wall();
-  if (unsettled_) return now;
+  if (unsettled_ || forecast_.unfinished()) return now;
   std::optional<WallTime> due;
   const auto at = [&](const std::optional<WallTime>& time) {
     if (time && (!due || *time < *due)) due = time;
@@ -164,6 +163,7 @@ Reloaded Engine::reload(const Settings& next) {
   state_.schedule_needed = true;
   Reloaded reloaded = reload_settings(state_.settings, next);
   warn_of_unknown_gpus(state_);
+  state_.usage.set_half_life(state_.settings.priority.half_life);
   return reloaded;
 }
 

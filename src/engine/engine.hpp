@@ -3,11 +3,11 @@
 // timers of its own: whoever drives it (daemon.hpp, tests) calls into its rooms with what is asked
 // or has happened and calls settle() afterwards, and again at next_due().
 //
-// Its rooms: Queue (who waits, who starts), Runs (attempts, ends, recovery), Clients (interactive
-// jobs and steps) and Views (what is shown to whom). They share State. Engine itself is the
-// transaction: change, commit, act, answer. Where the record cannot be written, memory goes back to
-// what is committed: who asked is told to try again, and what has happened on the machine is
-// applied again later.
+// Its rooms: Queue (who waits, who starts), Forecast (when), Runs (attempts, ends, recovery),
+// Clients (interactive jobs and steps) and Views (what is shown to whom). They share State. Engine
+// itself is the transaction: change, commit, act, answer. Where the record cannot be written,
+// memory goes back to what is committed: who asked is told to try again, and what has happened on
+// the machine is applied again later.
 #pragma once
 
 #include <functional>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/clients.hpp"
+#include "engine/forecast.hpp"
 #include "engine/queue.hpp"
 #include "engine/runs.hpp"
 #include "engine/state.hpp"
@@ -38,6 +39,7 @@ class Engine {
   [[nodiscard]] Runs& runs() { return runs_; }
   [[nodiscard]] Clients& clients() { return clients_; }
   [[nodiscard]] Views& views() { return views_; }
+  [[nodiscard]] const Forecast& forecast() const { return forecast_; }
 
   [[nodiscard]] Answer<void> admit(const Caller& caller) const { return state_.admit(caller); }
   // Who the caller is, by name; `then` runs once that is known as far as it will be.
@@ -78,6 +80,7 @@ class Engine {
   State state_;
   // They refer to each other, and only use each other once all of them are there.
   Queue queue_;
+  Forecast forecast_;
   Runs runs_;
   Clients clients_;
   Views views_;

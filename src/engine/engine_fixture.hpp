@@ -112,6 +112,12 @@ class EngineFixture {
     EXPECT_TRUE(granted) << "nobody was answered";
     return *granted;
   }
+  Answer<api::JobInfo> test(const Caller& caller, const api::JobSpec& wanted) {
+    std::optional<Answer<api::JobInfo>> told;
+    engine->queue().test(caller, wanted, [&](auto answer) { told = std::move(answer); });
+    while (!told) settle();
+    return *told;
+  }
   // `changes` is JSON.
   Answer<void> update(const Caller& caller, const std::string& id, const std::string& changes) {
     return engine->queue().update(

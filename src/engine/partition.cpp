@@ -32,17 +32,17 @@ Result<void> read_gpus(const TomlPlace& place, std::vector<std::int64_t>& gpus) 
 Result<Partition> read_partition(const toml::table& table, std::string_view file,
                                  const std::string& prefix, std::string name) {
   Partition partition{.name = std::move(name), .is_default = false};
-  std::optional<TimeLimit> default_time;
   TomlReaders readers{
       {"default", truth_into(partition.is_default)},
       {"up", truth_into(partition.up)},
       {"max_time", read_into(partition.max_time, &TomlPlace::time)},
-      {"default_time", read_into(default_time, &TomlPlace::time)},
+      {"default_time", read_into(partition.own_default_time, &TomlPlace::time)},
       {"users", read_into(partition.users, &TomlPlace::texts)},
       {"groups", read_into(partition.groups, &TomlPlace::texts)},
       {"gpus",
        [&](const TomlPlace& place) -> Result<void> { return read_gpus(place, partition.gpus); }},
       {"tier", number_into(partition.tier, kHighestTier, 0)},
+      {"job_factor", number_into(partition.job_factor, kHighestTier, 0)},
   };
   const bool named = !partition.name.empty();
   if (!named) readers.emplace("name", text_into(partition.name));
@@ -53,16 +53,17 @@ Result<Partition> read_partition(const toml::table& table, std::string_view file
     return place.complain("the name " + quote(partition.name) +
                           " may have letters, digits, '-', '_' and '.' only");
   }
-  partition.default_time = default_time.value_or(partition.max_time);
-  if (!partition.max_time.unlimited() &&
-      (partition.default_time.unlimited() ||
-       *partition.default_time.length > *partition.max_time.length)) {
+  if (partition.own_default_time && is_longer(*partition.own_default_time, partition.max_time)) {
     return place.complain("default_time is over max_time");
   }
   return partition;
 }
 
 }  // namespace
+
+bool is_longer(const TimeLimit& a, const TimeLimit& b) {
+  return !b.unlimited() && (a.unlimited() || *a.length > *b.length);
+}
 
 std::vector<Partition> usual_partitions() {
   return {{}, {.name = "besteffort", .is_default = false, .tier = 0}};

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,15 +22,20 @@ struct Partition {
   bool is_default = true;
   bool up = true;
   TimeLimit max_time = kUnlimited;
-  TimeLimit default_time = kUnlimited;  // for jobs that say none; never over max_time
+  // For jobs that say none; absent: the shorter one of jobs.default_time and max_time.
+  std::optional<TimeLimit> own_default_time = {};
+  TimeLimit default_time = {hours(24)};  // what follows; never over max_time
   // Who may use it, by name; with both empty everybody.
   std::vector<std::string> users = {};
   std::vector<std::string> groups = {};
   std::vector<std::int64_t> gpus = {};  // the only ones, as nvidia-smi counts; empty: all
   std::int64_t tier = 1;                // jobs of a higher one start first: Slurm's PriorityTier
+  std::int64_t job_factor = 1;          // of all partitions', in a priority: PriorityJobFactor
 
   friend bool operator==(const Partition&, const Partition&) = default;
 };
+
+bool is_longer(const TimeLimit& a, const TimeLimit& b);
 
 // Without settings: one for everybody's jobs, and one whose jobs come after all those.
 std::vector<Partition> usual_partitions();

@@ -4,6 +4,8 @@
 #include <set>
 
 #include "base/text.hpp"
+#include "engine/fair_share.hpp"
+#include "engine/forecast.hpp"
 #include "engine/job_info.hpp"
 #include "engine/runs.hpp"
 #include "engine/user_limits.hpp"
@@ -27,12 +29,6 @@ bool by_element(const Job& job) {
   return job.is_array() && std::ranges::any_of(job.dependencies.all, [](const auto& one) {
            return one.kind == core::Dependency::Kind::after_corr;
          });
-}
-
-// Who waits for a job without a time limit has a place in the queue, but no time that could be
-// told.
-std::optional<Millis> known(std::optional<Millis> start_in) {
-  return start_in && *start_in < core::kForever ? start_in : std::nullopt;
 }
 
 // How many of its array may run at once; 0: all.
@@ -73,21 +69,16 @@ Job& Queue::add(Job job) {
   return added;
 }
 
-Answer<api::JobInfo> Queue::test(const Caller& caller, api::JobSpec spec) {
-  Job job = TRY(admission_.check(caller, std::move(spec)));
+void Queue::test(const Caller& caller, api::JobSpec spec, const Tested& tested) {
+  auto checked = admission_.check(caller, std::move(spec));
+  if (!checked) return tested(tl::make_unexpected(checked.error()));
+  Job job = std::move(*checked);
   job.id = JobId(state_.last_id + 1);
-  Candidates queue;
-  for (const Partition* partition : admission_.find_partitions(job.partition)) {
-    queue.add(admission_, job, {.job = job.id, .shape = job.shape}, *partition);
-  }
-  const auto running = running_entries();
-  const auto decision =
-      core::schedule(state_.ledger.cluster(), queue.entries, running, *state_.policy);
-  const auto start_in =
-      decision.starts.empty() ? known(decision.waits.at(0).start_in) : std::optional(Millis(0));
-  if (start_in) job.start = std::max(state_.clock.wall() + *start_in, job.eligible);
   job.node = state_.machine.name;
-  return to_info(job);
+  forecast_.ask(job, [job, tested](std::optional<WallTime> start) mutable {
+    job.start = start;
+    tested(to_info(job));
+  });
 }
 
 void Queue::hold_one(Job& job, Hold hold) {
@@ -123,7 +114,7 @@ Answer<void> Queue::release(const Caller& caller, const std::string& id) {
   for (Job* job : found.jobs) {
     if (!held(job)) continue;
     job->hold = Hold::none;
-    if (job->priority == 0) job->priority = std::max<std::int64_t>(10'000 - job->spec.nice, 1);
+    if (job->spec.priority == 0) job->spec.priority.reset();
     job->reason = Reason::none;
     state_.save(*job);
   }
@@ -144,6 +135,7 @@ Answer<void> Queue::top(const Caller& caller, const std::string& ids) {
       }
     }
   }
+  weigh_jobs();
   std::vector<Job*> chosen;
   for (Lookup::Found& found : named) {
     names_.single_out(found);
@@ -152,7 +144,11 @@ Answer<void> Queue::top(const Caller& caller, const std::string& ids) {
   const auto lower = [&](Job& job, std::int64_t most) {
     most = std::max<std::int64_t>(most, 1);
     if (job.priority <= most) return;
-    job.spec.nice += job.priority - most;
+    if (job.spec.priority) {
+      job.spec.priority = most;
+    } else {
+      job.spec.nice += job.priority - most;
+    }
     job.priority = most;
     state_.save(job);
   };
@@ -295,6 +291,33 @@ void Queue::Candidates::add(const Admission& admission, const Job& job, core::Qu
   partitions.push_back(&partition);
 }
 
+bool Queue::held_up() const { return runs_.held_up().has_value(); }
+
+std::vector<core::QueueEntry> Queue::entries_of(const Job& job) const {
+  Candidates candidates;
+  add_open(job, candidates);
+  return std::move(candidates.entries);
+}
+
+void Queue::add_open(const Job& job, Candidates& queue, std::int64_t task) const {
+  const core::QueueEntry entry{.job = job.id,
+                               .priority = job.priority,
+                               .order = static_cast<std::uint64_t>(job.order().value()),
+                               .shape = job.shape,
+                               .task = task};
+  for (const Partition* partition : admission_.find_partitions(job.partition)) {
+    if (!barred(job, *partition)) queue.add(admission_, job, entry, *partition);
+  }
+}
+
+// What each waiting job's priority is now: everybody's usage and age have changed since.
+void Queue::weigh_jobs() {
+  const Sharers sharers(state_);
+  for (auto& [id, job] : state_.jobs) {
+    if (job.state == core::JobState::pending) job.priority = sharers.priority(job);
+  }
+}
+
 // False when nobody could start.
 bool Queue::prepare_entries(Candidates& queue) {
   std::unordered_map<JobId, std::int64_t> running_tasks;
@@ -302,17 +325,6 @@ bool Queue::prepare_entries(Candidates& queue) {
     if (core::is_active(job.state) && job.array) ++running_tasks[*job.array];
   }
   const auto add = [&](Job& job) {
-    core::QueueEntry entry{.job = job.id,
-                           .priority = job.priority,
-                           .order = static_cast<std::uint64_t>(job.order().value()),
-                           .shape = job.shape};
-    std::vector<const Partition*> open;
-    for (const Partition* partition : admission_.find_partitions(job.partition)) {
-      if (!barred(job, *partition)) open.push_back(partition);
-    }
-    const auto push = [&] {
-      for (const Partition* partition : open) queue.add(admission_, job, entry, *partition);
-    };
     // Of an array, those that run and those that are about to, singled out or not.
     std::int64_t* taken = nullptr;
     std::size_t room = kTasksPerPass;
@@ -325,14 +337,13 @@ bool Queue::prepare_entries(Candidates& queue) {
     if (!job.is_array()) {
       if (room == 0) return;
       if (taken != nullptr) ++*taken;
-      return push();
+      return add_open(job, queue);
     }
     const bool each = by_element(job);
     for (const std::int64_t task : job.waiting.tasks) {
       if (room == 0) break;
       if (each && judge_task(job, task).verdict != core::DependencyVerdict::fulfilled) continue;
-      entry.task = task;
-      push();
+      add_open(job, queue, task);
       --room;
       if (taken != nullptr) ++*taken;
     }
@@ -342,7 +353,7 @@ bool Queue::prepare_entries(Candidates& queue) {
     if (job.state != core::JobState::pending) continue;
     if (const auto why = not_yet(job)) {
       job.reason = *why;
-      job.start.reset();
+      if (*why != Reason::dependency && *why != Reason::begin_time) job.start.reset();
     } else if (throttle(job) > 0) {
       throttled.push_back(&job);
     } else {
@@ -361,6 +372,7 @@ bool Queue::prepare_entries(Candidates& queue) {
 
 void Queue::schedule() {
   state_.schedule_needed = false;
+  ++passes_;
   earliest_.reset();
   const WallTime now = state_.clock.wall();
   std::vector<JobId> hopeless;
@@ -386,6 +398,7 @@ void Queue::schedule() {
     if (state_.find(id) != nullptr) runs_.finish(id, core::JobState::deadline, Reason::deadline);
   }
 
+  weigh_jobs();
   if (runs_.held_up()) return;
   Candidates candidates;
   if (!prepare_entries(candidates)) return;
@@ -402,8 +415,6 @@ void Queue::schedule() {
     if (!told.insert(entry.job).second) continue;
     Job& job = state_.jobs.at(entry.job);
     job.reason = parse_reason(wait.reason);
-    job.start.reset();
-    if (const auto start_in = known(wait.start_in)) job.start = now + *start_in;
   }
   for (const core::Start& start : decision.starts) {
     const core::QueueEntry& entry = queue[start.entry];

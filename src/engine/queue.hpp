@@ -17,15 +17,19 @@
 
 namespace aliquot::engine {
 
+class Forecast;
 class Runs;
 
 class Queue {
  public:
-  Queue(State& state, Runs& runs) : state_(state), runs_(runs), names_(state), admission_(state) {}
+  Queue(State& state, Runs& runs, Forecast& forecast)
+      : state_(state), runs_(runs), forecast_(forecast), names_(state), admission_(state) {}
 
   Answer<JobId> submit(const Caller& caller, api::JobSpec spec);
   // When it could start, if that is known, without submitting: sbatch --test-only.
-  Answer<api::JobInfo> test(const Caller& caller, api::JobSpec spec);
+  // Where the queue is long the answer comes later.
+  using Tested = std::function<void(Answer<api::JobInfo>)>;
+  void test(const Caller& caller, api::JobSpec spec, const Tested& tested);
   // Changes what was asked for; an error says why it cannot be read.
   using Edit = std::function<Result<void>(api::JobSpec&)>;
   Answer<void> update(const Caller& caller, const std::string& id, const Edit& edit);
@@ -53,6 +57,22 @@ class Queue {
   [[nodiscard]] const std::optional<Drained>& drained() const { return drained_; }
   Result<void> read_drained();
 
+  // How often it was gone through: what was foretold before is out of date.
+  [[nodiscard]] std::uint64_t passes() const { return passes_; }
+  // What runs must be found out about before anything starts.
+  [[nodiscard]] bool held_up() const;
+  // Its places in the queue: one for each partition that takes it.
+  [[nodiscard]] std::vector<core::QueueEntry> entries_of(const Job& job) const;
+  // Who is before a job that could start if there were room.
+  struct Before {
+    std::int64_t count = 0;
+    const Job* first = nullptr;     // of them
+    const Job* reserved = nullptr;  // for whom what is free is kept, and from when on it has it
+    std::optional<Millis> reserved_in = {};
+    std::optional<Millis> shorter = {};  // with this limit it could start now
+  };
+  std::optional<Before> before(const Job& job);
+
   // Starts what can start, where something has changed; false: not now, a long queue is not gone
   // through all the time.
   bool schedule_if_due();
@@ -62,6 +82,7 @@ class Queue {
 
  private:
   void schedule();
+  void weigh_jobs();
   // What could start, and in which partition.
   struct Candidates {
     std::vector<core::QueueEntry> entries;
@@ -70,6 +91,7 @@ class Queue {
              const Partition& partition);
   };
   bool prepare_entries(Candidates& queue);
+  void add_open(const Job& job, Candidates& queue, std::int64_t task = -1) const;
   // What keeps a job that may start from this partition.
   [[nodiscard]] std::optional<Reason> barred(const Job& job, const Partition& partition) const;
   void judge_dependencies(Job& job);
@@ -83,9 +105,11 @@ class Queue {
 
   State& state_;
   Runs& runs_;
+  Forecast& forecast_;
   Lookup names_;
   Admission admission_;
   std::optional<Drained> drained_;
+  std::uint64_t passes_ = 0;
   MonoTime schedule_after_;
   // For singletons: the first waiting or running job of a user and name, in this pass.
   std::optional<std::map<std::pair<Uid, std::string>, JobId>> earliest_;

@@ -18,10 +18,12 @@ Answer<Job> Queue::check_update(const Caller& caller, const Job& job, const Edit
   api::JobSpec before = job.spec;
   before.time_limit_ms.reset();
   if (job.time_limit) before.time_limit_ms = job.time_limit->value();
+  before.no_time_limit = !job.time_limit;
   api::JobSpec wanted = before;
   if (const auto read = edit(wanted); !read) {
     return refuse(Why::bad_text, read.error().message);
   }
+  wanted.no_time_limit = !wanted.time_limit_ms;
   // Who said no partition is in the one that it was put into, whichever is the default by now.
   const bool stays = wanted.partition == before.partition;
   if (stays) wanted.partition = job.partition;
@@ -112,9 +114,8 @@ void Queue::apply_update(Job& job, const Job& checked) {
   const Bytes memory = job.memory;
   (void)admission_.read_spec(job);
   job.partition = checked.partition;
-  if (job.spec.nice != before.nice || job.spec.priority != before.priority) {
-    job.priority = checked.priority;
-  }
+  // What has no priority does not start: it is held, by an administrator, since nobody else may.
+  if (pending && job.spec.priority == 0 && before.priority != 0) hold_one(job, Hold::admin);
   if (pending) {
     job.eligible = std::max(job.submitted, WallTime(job.spec.begin_ms.value_or(0)));
     job.dependency_text = checked.dependency_text;

@@ -8,6 +8,7 @@
 
 #include "base/text.hpp"
 #include "engine/clients.hpp"
+#include "engine/fair_share.hpp"
 #include "engine/job_info.hpp"
 #include "engine/views.hpp"
 #include "node/job_grant.hpp"
@@ -85,6 +86,7 @@ void Runs::start(Job& job, core::Placement placement) {
 
 void Runs::release_grant(Job& job) {
   if (state_.ledger.find(job.id) == nullptr) return;
+  charge(state_, job);
   (void)state_.ledger.release(job.id);
   state_.act([this, id = job.id] { gpu_use_.erase(id); });
   state_.schedule_needed = true;

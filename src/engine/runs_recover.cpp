@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/clients.hpp"
+#include "engine/fair_share.hpp"
 #include "engine/queue.hpp"
 #include "engine/runs.hpp"
 
@@ -16,6 +17,7 @@ Result<void> Runs::recover() {
   for (const Leftover& one : left) state_.last_id = std::max(state_.last_id, one.run.job.value());
   if (state_.last_id > recorded) TRY(state_.store.keep_last_id(state_.last_id));
   TRY(queue_.read_drained());
+  TRY(read_usage(state_));
   Store::Live live = TRY(state_.store.load_live());
   for (Job& job : live.jobs) TRY(take_up(std::move(job)));
   end_unknown(left, live);

@@ -9,6 +9,10 @@
 namespace aliquot::engine {
 namespace {
 
+// As in Slurm.
+constexpr std::int64_t kMostShares = 65'533;
+constexpr std::int64_t kMostWeight = 4'294'967'295;
+
 // What goes into LD_PRELOAD, where spaces and colons part names.
 TomlReader library_into(std::string& to) {
   return [&to](const TomlPlace& place) -> Result<void> {
@@ -40,8 +44,35 @@ TomlReader limits_into(Settings& settings) {
        {"max_connections_per_user", number_into(settings.connections_per_user, 1'000'000)}});
 }
 
+// [priority.shares]: a line for each user.
+Result<void> read_shares(const TomlPlace& place, PrioritySettings& priority) {
+  const toml::table* table = place.node().as_table();
+  if (table == nullptr) return place.complain("write it as [priority.shares]");
+  priority.shares.clear();
+  for (const auto& [user, shares] : *table) {
+    const std::string name(user.str());
+    const TomlPlace one(shares, place.file(), "priority.shares." + name);
+    priority.shares[name] = TRY(one.number(0, kMostShares));
+  }
+  return {};
+}
+
+TomlReader priority_into(PrioritySettings& priority) {
+  core::PriorityWeights& weights = priority.weights;
+  return toml_table(
+      {{"decay_half_life", span_into(priority.half_life)},
+       {"max_age", span_into(weights.max_age)},
+       {"weight_age", number_into(weights.age, kMostWeight, 0)},
+       {"weight_fair_share", number_into(weights.fair_share, kMostWeight, 0)},
+       {"weight_job_size", number_into(weights.job_size, kMostWeight, 0)},
+       {"weight_partition", number_into(weights.partition, kMostWeight, 0)},
+       {"weight_qos", number_into(weights.qos, kMostWeight, 0)},
+       {"shares", [&](const TomlPlace& place) { return read_shares(place, priority); }}});
+}
+
 TomlReader jobs_into(Settings& settings) {
-  TomlReaders readers{{"memory_per_cpu", size_into(settings.memory_per_cpu)},
+  TomlReaders readers{{"default_time", read_into(settings.default_time, &TomlPlace::time)},
+                      {"memory_per_cpu", size_into(settings.memory_per_cpu)},
                       {"processes", number_into(settings.processes, 4'194'304, 0)},
                       {"kill_wait", span_into(settings.kill_wait)},
                       {"min_job_age", span_into(settings.min_job_age)},
@@ -86,6 +117,7 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
           {"enforce", toml_table(std::move(enforce))},
           {"schedule", toml_table({{"policy", one_of(settings.policy, policies)}})},
           {"jobs", jobs_into(settings)},
+          {"priority", priority_into(settings.priority)},
           {"limits", limits_into(settings)},
           {"monitor", toml_table({{"interval", span_into(settings.sample_interval)},
                                   {"idle_interval", span_into(settings.idle_sample_interval)},
@@ -99,6 +131,10 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
              return {};
            }},
       }));
+  for (Partition& one : settings.partitions) {
+    one.default_time = one.own_default_time.value_or(
+        is_longer(settings.default_time, one.max_time) ? one.max_time : settings.default_time);
+  }
   return settings;
 }
 
@@ -127,6 +163,7 @@ Reloaded reload_settings(Settings& current, const Settings& next) {
   }
   live("enforce.watch_ms", &Settings::watch_interval);
   fixed("enforce.library", &Settings::library);
+  live("jobs.default_time", &Settings::default_time);
   live("jobs.memory_per_cpu", &Settings::memory_per_cpu);
   for (const UserLimit& limit : user_limits()) {
     if (limit.most(current) != limit.most(next))
@@ -138,6 +175,7 @@ Reloaded reload_settings(Settings& current, const Settings& next) {
   live("jobs.min_job_age", &Settings::min_job_age);
   live("jobs.purge_after", &Settings::purge_after);
   live("limits", &Settings::limits);
+  live("priority", &Settings::priority);
   fixed("limits.max_connections", &Settings::connections);
   fixed("limits.max_connections_per_user", &Settings::connections_per_user);
   live("monitor.interval", &Settings::sample_interval);

@@ -14,6 +14,7 @@
 #include "base/slurm_time.hpp"
 #include "base/time.hpp"
 #include "base/units.hpp"
+#include "core/fair_share.hpp"
 #include "core/watchdog.hpp"
 #include "engine/partition.hpp"
 #include "node/enforce_settings.hpp"
@@ -40,6 +41,15 @@ struct Limits {
   friend bool operator==(const Limits&, const Limits&) = default;
 };
 
+// Who is next: Slurm's priority/multifactor. Weights are its PriorityWeight*.
+struct PrioritySettings {
+  core::PriorityWeights weights = {};
+  Millis half_life = days(7);  // PriorityDecayHalfLife; 0: nothing fades
+  // By users' names; who is not named has one.
+  std::map<std::string, std::int64_t> shares = {};
+  friend bool operator==(const PrioritySettings&, const PrioritySettings&) = default;
+};
+
 struct Settings {
   std::string cluster = "aliquot";
   std::string node = {};                  // empty: the host's name
@@ -59,6 +69,9 @@ struct Settings {
   Millis watch_interval = core::kWatchInterval;  // between two looks, while there are shares
   std::string library = {};                      // libaliquot.so; empty: where it was installed
 
+  // For jobs that say none, in partitions that say none: without ends to come nothing can be
+  // planned, and whatever waits for many GPUs keeps those that are free.
+  TimeLimit default_time = {hours(24)};
   // For jobs that say none. Absent: nothing is set aside and nothing enforced, as in a Slurm that
   // does not count memory.
   std::optional<Bytes> memory_per_cpu = {};
@@ -70,6 +83,7 @@ struct Settings {
   Millis min_job_age = seconds(300);       // for which what is over stays in squeue's sight
   std::optional<Millis> purge_after = {};  // after which it leaves sacct's; absent: never
   Limits limits = {};
+  PrioritySettings priority = {};
   std::int64_t connections = 8192;
   std::int64_t connections_per_user = 2048;
 

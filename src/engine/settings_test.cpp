@@ -87,11 +87,57 @@ default = true
   EXPECT_TRUE(settings->partitions[1].is_default);
 }
 
+TEST(Settings, APartitionThatSaysNoDefaultTimeHasTheMachines) {
+  constexpr std::string_view kPartitions =
+      "[[partition]]\nname = \"a\"\n[[partition]]\nname = \"b\"\nmax_time = \"30:00\"\n"
+      "[[partition]]\nname = \"c\"\ndefault_time = \"UNLIMITED\"\n";
+  const auto usual = parse_settings(kPartitions, "x.toml");
+  ASSERT_TRUE(usual) << usual.error().message;
+  EXPECT_EQ(usual->partitions[0].default_time.length, hours(24));
+  EXPECT_EQ(usual->partitions[1].default_time.length, minutes(30));
+  EXPECT_TRUE(usual->partitions[2].default_time.unlimited());
+  const auto set =
+      parse_settings("[jobs]\ndefault_time = \"10:00\"\n" + std::string(kPartitions), "x.toml");
+  EXPECT_EQ(set->partitions[0].default_time.length, minutes(10));
+  const auto none = parse_settings("[jobs]\ndefault_time = \"UNLIMITED\"\n", "x.toml");
+  EXPECT_TRUE(none->partitions[0].default_time.unlimited());
+}
+
+TEST(Settings, PrioritiesAndShares) {
+  const auto settings = parse_settings(R"(
+[priority]
+decay_half_life = "2-0"
+weight_fair_share = 500
+weight_age = 0
+[priority.shares]
+ann = 3
+"b.c" = 0
+[[partition]]
+name = "a"
+tier = 7
+job_factor = 9
+)",
+                                       "x.toml");
+  ASSERT_TRUE(settings) << settings.error().message;
+  EXPECT_EQ(settings->priority.half_life, days(2));
+  EXPECT_EQ(settings->priority.weights.fair_share, 500);
+  EXPECT_EQ(settings->priority.weights.age, 0);
+  EXPECT_EQ(settings->priority.shares.at("ann"), 3);
+  EXPECT_EQ(settings->priority.shares.at("b.c"), 0);
+  EXPECT_EQ(settings->partitions[0].tier, 7);
+  EXPECT_EQ(settings->partitions[0].job_factor, 9);
+  EXPECT_EQ(complaint("[priority.shares]\nann = -1\n"),
+            "x.toml:2: priority.shares.ann: expected a whole number from 0 to 65533");
+  EXPECT_EQ(complaint("[priority]\nshares = 3\n"),
+            "x.toml:2: priority.shares: write it as [priority.shares]");
+}
+
 TEST(Settings, AMistakeIsNamedWithItsLine) {
-  EXPECT_EQ(
-      complaint("\n[jobs]\nkill_wiat = 3\n"),
-      "x.toml:3: jobs.kill_wiat: there is no such setting; known here: gpus_per_user, kill_wait, "
-      "memory_per_cpu, min_job_age, processes, purge_after");
+  EXPECT_EQ(complaint("\n[jobs]\nkill_wiat = 3\n"),
+            "x.toml:3: jobs.kill_wiat: there is no such setting; known here: default_time, "
+            "gpus_per_user, "
+            "kill_wait, "
+            "memory_per_cpu, min_job_age, processes, purge_after");
   EXPECT_EQ(complaint("[gpu]\nmps_per_gpu = \"many\"\n"),
             "x.toml:2: gpu.mps_per_gpu: expected a whole number from 1 to 1000000");
   EXPECT_EQ(complaint("[schedule]\npolicy = \"magic\"\n").substr(0, 40),
@@ -174,6 +220,7 @@ library = "/opt/l.so"
 policy = "least-occupied"
 [jobs]
 memory_per_cpu = "4G"
+default_time = "5:00"
 gpus_per_user = 2
 kill_wait = 10
 processes = 100
@@ -189,6 +236,8 @@ max_environment_size = "1K"
 max_stored_per_user = "1M"
 max_connections = 100
 max_connections_per_user = 10
+[priority]
+weight_age = 3
 [monitor]
 interval = 2
 idle_interval = 60
@@ -204,11 +253,11 @@ name = "short"
   Settings current;
   const auto reloaded = reload_settings(current, *next);
   EXPECT_EQ(reloaded.changed,
-            (std::vector<std::string>{"partition", "enforce.watch_ms", "jobs.memory_per_cpu",
-                                      "jobs.gpus_per_user", "jobs.min_job_age", "jobs.purge_after",
-                                      "limits", "monitor.interval", "monitor.idle_interval",
-                                      "monitor.stale_after", "log.level"}));
-  EXPECT_EQ(reloaded.changed.size() + reloaded.needs_restart.size(), 30U);
+            (std::vector<std::string>{
+                "partition", "enforce.watch_ms", "jobs.default_time", "jobs.memory_per_cpu",
+                "jobs.gpus_per_user", "jobs.min_job_age", "jobs.purge_after", "limits", "priority",
+                "monitor.interval", "monitor.idle_interval", "monitor.stale_after", "log.level"}));
+  EXPECT_EQ(reloaded.changed.size() + reloaded.needs_restart.size(), 32U);
   EXPECT_EQ(current.limits, next->limits);
   EXPECT_EQ(current.limits.jobs_per_user, 5);
   EXPECT_EQ(current.purge_after, days(30));

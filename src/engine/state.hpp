@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "core/fair_share.hpp"
 #include "core/ledger.hpp"
 #include "core/policy.hpp"
 #include "engine/executor.hpp"
@@ -83,6 +84,8 @@ struct State : Parts {
   core::Ledger ledger;
   std::unique_ptr<core::Policy> policy;
 
+  // What users have had, without what runs.
+  core::UsageBook usage = core::UsageBook(settings.priority.half_life);
   std::map<JobId, Job> jobs = {};  // what waits or runs
   // Of them those that time alone may change, and others; so that a long queue is not searched.
   std::set<JobId> timed = {};

@@ -151,6 +151,9 @@ Result<Store> Store::open(const std::filesystem::path& path) {
     db.exec(
         "CREATE TABLE IF NOT EXISTS earlier(job INTEGER NOT NULL, run INTEGER NOT NULL, "
         "info TEXT NOT NULL, PRIMARY KEY(job, run)) WITHOUT ROWID");
+    db.exec(
+        "CREATE TABLE IF NOT EXISTS usage(uid INTEGER PRIMARY KEY, amount REAL NOT NULL, "
+        "at INTEGER NOT NULL)");
     db.exec("CREATE TABLE IF NOT EXISTS unreadable AS SELECT *, '' AS why FROM jobs WHERE 0");
     return Store(std::move(database));
   });

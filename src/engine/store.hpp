@@ -18,6 +18,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "base/units.hpp"
+#include "core/fair_share.hpp"
 #include "engine/job.hpp"
 
 namespace aliquot::engine {
@@ -99,6 +100,10 @@ class Store {
   // What is no job's: a text under a name; nothing removes it.
   Result<void> save_note(const std::string& name, const std::optional<std::string>& text);
   Result<std::optional<std::string>> note(const std::string& name);
+
+  // What users have had, for fair share.
+  Result<void> save_usage(Uid user, const core::UsageBook::Entry& entry);
+  Result<std::vector<std::pair<Uid, core::UsageBook::Entry>>> usage();
 
   // Payloads of what has been over since then, and what was asked for beside them: at most so many
   // at once. How many.

@@ -43,29 +43,41 @@ const UserLimit* user_limit_of(Reason reason) {
                            static_cast<std::size_t>(Reason::user_limit));
 }
 
-UserRules::UserRules(const State& state) : state_(state) {
+UserRules::UserRules(const State& state) {
   for (const UserLimit& limit : user_limits()) {
     if (const auto most = limit.most(state.settings)) counts_.push_back({&limit, *most, {}});
   }
   if (counts_.empty()) return;
-  for (const JobId id : state.ledger.jobs()) hold(state.jobs.at(id));
+  const core::Node& node = state.ledger.cluster().node(0);
+  for (const auto& [id, job] : state.jobs) {
+    Wanted wanted{job.owner.uid, {}};
+    for (const Count& count : counts_) wanted.amounts.push_back(count.limit->count(job, node));
+    wanted_.emplace(id, std::move(wanted));
+  }
+  for (const JobId id : state.ledger.jobs()) add(id, 1);
 }
 
-void UserRules::hold(const Job& job) {
-  for (Count& count : counts_) {
-    count.held[job.owner.uid] += count.limit->count(job, state_.ledger.cluster().node(0));
+void UserRules::add(JobId job, std::int64_t times) {
+  const auto wanted = wanted_.find(job);
+  if (wanted == wanted_.end()) return;
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    counts_[i].held[wanted->second.user] += times * wanted->second.amounts[i];
   }
 }
 
 std::optional<std::string_view> UserRules::hold_back(const core::QueueEntry& entry) {
-  const Job& job = state_.jobs.at(entry.job);
-  for (Count& count : counts_) {
-    const std::int64_t wanted = count.limit->count(job, state_.ledger.cluster().node(0));
-    if (wanted > 0 && count.held[job.owner.uid] + wanted > count.most) return count.limit->reason;
+  const auto job = wanted_.find(entry.job);
+  if (job == wanted_.end()) return std::nullopt;
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    const std::int64_t wanted = job->second.amounts[i];
+    if (wanted > 0 && counts_[i].held[job->second.user] + wanted > counts_[i].most) {
+      return counts_[i].limit->reason;
+    }
   }
   return std::nullopt;
 }
 
-void UserRules::started(const core::QueueEntry& entry) { hold(state_.jobs.at(entry.job)); }
+void UserRules::started(const core::QueueEntry& entry) { add(entry.job, 1); }
+void UserRules::ended(JobId job) { add(job, -1); }
 
 }  // namespace aliquot::engine

@@ -50,6 +50,7 @@ class UserRules final : public core::Rules {
 
   [[nodiscard]] std::optional<std::string_view> hold_back(const core::QueueEntry& entry) override;
   void started(const core::QueueEntry& entry) override;
+  void ended(JobId job) override;
 
  private:
   struct Count {
@@ -57,10 +58,16 @@ class UserRules final : public core::Rules {
     std::int64_t most;
     std::unordered_map<Uid, std::int64_t> held;
   };
-  void hold(const Job& job);
+  // What one job counts for, in the order of `counts_`. Of those that wait it is noted at once: a
+  // plan goes on asking when they may be gone.
+  struct Wanted {
+    Uid user;
+    std::vector<std::int64_t> amounts;
+  };
+  void add(JobId job, std::int64_t times);
 
-  const State& state_;
   std::vector<Count> counts_;
+  std::unordered_map<JobId, Wanted> wanted_;
 };
 
 }  // namespace aliquot::engine

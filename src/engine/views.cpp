@@ -11,6 +11,7 @@
 #include "core/placement.hpp"
 #include "engine/clients.hpp"
 #include "engine/end_words.hpp"
+#include "engine/forecast.hpp"
 #include "engine/job_info.hpp"
 #include "engine/queue.hpp"
 #include "engine/runs.hpp"
@@ -102,9 +103,16 @@ std::string Views::wait_sentence(const Job& job) const {
   }
 }
 
+// A job may be expected since a while ago: what it waits for takes longer than its limit.
+void Views::show_start(const Job& job, api::JobInfo& shown) const {
+  if (job.state != core::JobState::pending || !shown.start_ms) return;
+  shown.start_ms = std::max(*shown.start_ms, state_.clock.wall().ms());
+}
+
 Answer<std::optional<std::int64_t>> Views::list(const Caller& caller, const ListQuery& wanted,
                                                 const ShowJob& show) {
   TRY(state_.admit(caller));
+  if (!wanted.brief) forecast_.look_ahead();
   AccountingQuery query;
   query.only_over = true;
   query.start = state_.clock.wall() - state_.settings.min_job_age;
@@ -132,6 +140,7 @@ Answer<std::optional<std::int64_t>> Views::list(const Caller& caller, const List
     if (other(job.owner.user)) continue;
     if (query.id && job.id.value() != *query.id && job.array != JobId(*query.id)) continue;
     write_info(job, shown);
+    show_start(job, shown);
     clients_.add_steps(live, shown.steps);
     if (!wanted.brief && state_.owns(caller, job.owner.uid)) {
       if (auto why = wait_sentence(job); !why.empty()) shown.reason_detail = std::move(why);
@@ -148,7 +157,9 @@ Answer<api::JobInfo> Views::show(const Caller& caller, const std::string& id) {
   const JobId wanted = named.record;
   api::JobInfo info;
   if (const Job* job = state_.find(wanted)) {
+    forecast_.look_ahead();
     info = to_info(*job);
+    show_start(*job, info);
     if (auto why = wait_sentence(*job); !why.empty()) info.reason_detail = std::move(why);
   } else {
     auto over = state_.store.info(wanted);
@@ -285,6 +296,7 @@ Answer<api::WhyInfo> Views::why(const Caller& caller, const std::string& id) {
   if (job->state != core::JobState::pending) {
     why.sentences.push_back(fmt::format("Job {} is {}.", info->id, info->state));
     if (!info->reason_detail.empty()) why.sentences.push_back(info->reason_detail + ".");
+    say_default_time(*job, why);
     return why;
   }
   why.earliest_start_ms = info->start_ms;
@@ -304,15 +316,16 @@ Answer<api::WhyInfo> Views::why(const Caller& caller, const std::string& id) {
   }
   const auto refusal = core::explain_refusal(state_.ledger.cluster(), job->shape);
   if (core::place_by_scan(state_.ledger.cluster(), job->shape, *state_.policy)) {
-    why.sentences.emplace_back(
-        "There is room for it, but a job before it is waiting for that room.");
+    why.sentences.emplace_back("There is room for it, but jobs before it wait for that room.");
   } else {
     why.sentences = core::explain(state_.ledger, job->request, refusal).sentences;
-    if (job->reason == Reason::resources && !job->start) {
+    if (job->reason == Reason::resources && !job->start && !forecast_.unfinished()) {
       why.sentences.emplace_back(
           "When it can start is not known: jobs without a time limit hold what it needs.");
     }
   }
+  say_who_is_before(*job, why);
+  say_default_time(*job, why);
   return why;
 }
 

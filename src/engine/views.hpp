@@ -20,6 +20,7 @@
 namespace aliquot::engine {
 
 class Clients;
+class Forecast;
 class Queue;
 class Runs;
 
@@ -31,9 +32,11 @@ class Views {
     std::vector<core::Backend> backends = {};
     std::string state = {};  // the folder
   };
-  Views(State& state, const Queue& queue, const Runs& runs, const Clients& clients, Facts facts)
+  Views(State& state, Queue& queue, Forecast& forecast, const Runs& runs, const Clients& clients,
+        Facts facts)
       : state_(state),
         queue_(queue),
+        forecast_(forecast),
         runs_(runs),
         clients_(clients),
         names_(state),
@@ -60,6 +63,9 @@ class Views {
   // In pages, with the steps.
   Answer<api::JobList> accounting(const Caller& caller, AccountingQuery query);
   [[nodiscard]] api::ClusterInfo cluster_info() const;
+  // What waiting jobs' priorities are made of, and how users stand: for sprio and sshare.
+  [[nodiscard]] api::PriorityList priorities() const;
+  [[nodiscard]] api::ShareList shares(const Caller& caller) const;
 
   // Who waits for the end of a job, of an array, or of one of its elements.
   struct WaiterId {
@@ -84,11 +90,15 @@ class Views {
   void redact(const Caller& caller, api::JobInfo& info) const;
   [[nodiscard]] std::string wait_sentence(const Job& job) const;
   [[nodiscard]] std::string partition_sentence(const Job& job) const;
+  void show_start(const Job& job, api::JobInfo& shown) const;
+  void say_who_is_before(const Job& job, api::WhyInfo& why);
+  static void say_default_time(const Job& job, api::WhyInfo& why);
   void tell_waiters(JobId waited, const api::JobInfo& last);
   void show_gpus(api::NodeInfo& shown_node) const;
 
   State& state_;
-  const Queue& queue_;
+  Queue& queue_;
+  Forecast& forecast_;
   const Runs& runs_;
   const Clients& clients_;
   Lookup names_;

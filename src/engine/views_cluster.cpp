@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/size.hpp"
+#include "base/slurm_time.hpp"
 #include "base/text.hpp"
 #include "engine/queue.hpp"
 #include "engine/user_limits.hpp"
@@ -10,6 +11,26 @@
 #include "node/job_grant.hpp"
 
 namespace aliquot::engine {
+namespace {
+
+void add_priority_config(const PrioritySettings& priority,
+                         std::map<std::string, std::string>& config) {
+  const auto span = [](Millis length) { return format_duration(length, TimeStyle::scontrol); };
+  const core::PriorityWeights& weights = priority.weights;
+  config["PriorityType"] = "priority/multifactor";
+  config["PriorityFavorSmall"] = "No";
+  config["PriorityWeightAssoc"] = "0";
+  config["PriorityWeightTRES"] = "(null)";
+  config["PriorityDecayHalfLife"] = span(priority.half_life);
+  config["PriorityMaxAge"] = span(weights.max_age);
+  config["PriorityWeightAge"] = std::to_string(weights.age);
+  config["PriorityWeightFairShare"] = std::to_string(weights.fair_share);
+  config["PriorityWeightJobSize"] = std::to_string(weights.job_size);
+  config["PriorityWeightPartition"] = std::to_string(weights.partition);
+  config["PriorityWeightQOS"] = std::to_string(weights.qos);
+}
+
+}  // namespace
 
 void Views::observe(std::optional<std::vector<node::GpuView>> views) {
   stale_ = !views;
@@ -106,7 +127,8 @@ api::ClusterInfo Views::cluster_info() const {
                              .users = partition.users,
                              .groups = partition.groups,
                              .gpus = partition.gpus,
-                             .tier = partition.tier};
+                             .tier = partition.tier,
+                             .job_factor = partition.job_factor};
     if (partition.max_time.length) shown.max_time_ms = partition.max_time.length->value();
     if (partition.default_time.length)
       shown.default_time_ms = partition.default_time.length->value();
@@ -123,6 +145,7 @@ api::ClusterInfo Views::cluster_info() const {
       {"AliquotFaultDomain", std::string(core::to_string(state_.settings.enforce.domain))},
       {"AliquotEscape", state_.settings.enforce.kill_escapes ? "kill" : "report"},
   };
+  add_priority_config(state_.settings.priority, info.config);
   const Limits& limits = state_.settings.limits;
   info.config["MaxArraySize"] = std::to_string(limits.array_size);
   info.config["MaxJobCount"] = std::to_string(limits.job_count);

@@ -220,8 +220,8 @@ std::string show_partition(const api::ClusterInfo& cluster, const api::Partition
       .line("MaxNodes=UNLIMITED MaxTime={} MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED",
             limit(partition.max_time_ms, "UNLIMITED"))
       .line("Nodes={}", cluster.node.name)
-      .line("PriorityJobFactor=1 PriorityTier={} RootOnly=NO ReqResv=NO OverSubscribe=NO",
-            partition.tier)
+      .line("PriorityJobFactor={} PriorityTier={} RootOnly=NO ReqResv=NO OverSubscribe=NO",
+            partition.job_factor, partition.tier)
       .line("OverTimeLimit=NONE PreemptMode=OFF")
       .line("State={} TotalCPUs={} TotalNodes=1 SelectTypeParameters=NONE",
             partition.up ? "UP" : "DOWN", cluster.node.cpus)

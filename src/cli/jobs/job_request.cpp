@@ -112,6 +112,8 @@ void set_times(const OptionSet& options, WallTime now, api::JobSpec& job) {
     if (limit && limit->length && limit->length->value() > 0) {
       const auto whole = (limit->length->value() + 59'999) / 60'000;
       job.time_limit_ms = whole * 60'000;
+    } else if (limit) {
+      job.no_time_limit = true;
     }
   }
   job.begin_ms = moment_of(options, "begin", now);

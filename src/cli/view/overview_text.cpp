@@ -122,7 +122,11 @@ std::string my_line(const api::ClusterInfo& cluster, const Count& count, const L
 // When a job ends, or why it does not run.
 std::string until_or_why(const JobInfo& job) {
   const auto& detail = job.reason_detail;
-  if (!is_active(job)) return detail.empty() ? job.reason : detail;
+  if (!is_active(job)) {
+    const auto& why = detail.empty() ? job.reason : detail;
+    if (!is_pending(job) || !job.start_ms) return why;
+    return fmt::format("expected {}; {}", format_timestamp(WallTime(*job.start_ms)), why);
+  }
   if (!job.pod.empty()) return detail;  // nobody ends a pod at a time
   auto until =
       job.time_limit_ms

@@ -18,7 +18,8 @@ TEST(Overview, ShowsTheStateOfThings) {
   info.simulated = true;
   auto other = running(2, "theirs");
   other.uid = 1'000;
-  const auto waits = job(4, "big", "Resources");
+  auto waits = job(4, "big", "Resources");
+  waits.start_ms = *running(1, "train").start_ms + minutes(10).value();
   EXPECT_EQ(format_status(info, {running(1, "train"), other, waits}, kRoot, Paint(false)),
             R"(GPUs 2/4 in use · 2 free · 4 x h100 (simulated) on localhost
   gpu0  [##########]   80G/80G      0% busy  jobs 1 (whole)
@@ -28,7 +29,7 @@ TEST(Overview, ShowsTheStateOfThings) {
 root: using 1 of 4 GPUs (no limit) · 1 running, 1 waiting
   JOB          NAME           STATE            TIME  GPUS                     UNTIL / WHY
   1            train          RUNNING          0:29  gpu0:whole               ends by 2026-11-15T06:54:06
-  4            big            PENDING          0:00  gpu:1                    Resources
+  4            big            PENDING          0:00  gpu:1                    expected 2026-11-15T06:54:06; Resources
 others: using 1 GPU · 1 running, 0 waiting
 )");
 }

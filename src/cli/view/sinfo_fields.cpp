@@ -104,7 +104,7 @@ constexpr auto kSinfoFields = std::to_array<ViewField<NodeRow>>({
     {'R', "PartitionName", "PARTITION", TEXT(row.partition->name)},
     {0, "Port", "PORT", TEXT('0')},
     {'M', "PreemptMode", "PREEMPT_MODE", TEXT("OFF")},
-    {'I', "PriorityJobFactor", "PRIO_JOB_FACTOR", TEXT('1')},
+    {'I', "PriorityJobFactor", "PRIO_JOB_FACTOR", NUMBER(row.partition->job_factor)},
     {'p', "PriorityTier", "PRIO_TIER", NUMBER(row.partition->tier)},
     {'E', "Reason", "REASON", reason},
     {'r', "Root", "ROOT", TEXT("no")},
