@@ -91,7 +91,7 @@ _aliquot() {
   fi
 }
 
-for _aliquot_name in aliquot sbatch srun salloc scancel squeue sinfo scontrol sacct seff; do
+for _aliquot_name in aliquot sbatch srun salloc scancel squeue sinfo scontrol sacct seff sprio sshare; do
   complete -p "$_aliquot_name" &>/dev/null || complete -F _aliquot "$_aliquot_name"
 done
 unset _aliquot_name

@@ -128,6 +128,40 @@ constexpr std::string_view kSeffHelp = R"(Usage: seff [Options] <Jobid>
        --json
 )";
 
+constexpr std::string_view kSprioHelp = R"(Usage: sprio [OPTIONS]
+  -h, --noheader              no headers
+  -j, --jobs[=job_list]       only these jobs, as -j7,8; default: all that wait
+  -l, --long                  long report
+  -n, --norm                  the factors, from 0 to 1
+  -o, --format=format         format specification
+  -p, --partition=list        only these partitions
+  -S, --sort=fields           letters of --format, with '-' before: descending
+  -u, --users=user_list       only jobs of these users
+  -w, --weights               the weight of each factor
+  -M, --cluster=cluster       only if this cluster is named
+  -v, --verbose               say what is done
+  -V, --version               version information
+      --help, --usage         this text
+)";
+
+constexpr std::string_view kSshareHelp = R"(Usage: sshare [OPTIONS]
+  -A, --accounts=list         only these accounts
+  -a, --all                   all users
+  -e, --helpformat            list the fields of --format
+  -l, --long                  long report
+  -M, --clusters=cluster      only if this cluster is named
+  -m, --partition             partitions of associations: there are none
+  -n, --noheader              no header
+  -o, --format=list           fields, each name[%width]
+  -p, --parsable              '|' after every field
+  -P, --parsable2             '|' between fields
+  -u, --users=list            only these users
+  -U, --Users                 users alone, without the accounts above them
+  -v, --verbose               say what is done
+  -V, --version               version information
+      --help, --usage         this text
+)";
+
 std::string submitter_usage(SlurmCommand command) {
   const auto* rest = command == SlurmCommand::sbatch ? "[SCRIPT [ARGUMENTS]] | --wrap=COMMAND"
                      : command == SlurmCommand::srun ? "COMMAND [ARGUMENTS]"
@@ -159,8 +193,9 @@ std::string submitter_help(SlurmCommand command) {
 
 std::string help_text(SlurmCommand command) {
   if (command <= SlurmCommand::salloc) return submitter_help(command);
-  constexpr auto kHelp = std::to_array<std::string_view>(
-      {kScancelHelp, kSqueueHelp, kSinfoHelp, kSacctHelp, kScontrolHelp, kSeffHelp});
+  constexpr auto kHelp =
+      std::to_array<std::string_view>({kScancelHelp, kSqueueHelp, kSinfoHelp, kSacctHelp,
+                                       kScontrolHelp, kSeffHelp, kSprioHelp, kSshareHelp});
   const auto first = static_cast<std::size_t>(SlurmCommand::scancel);
   return std::string(kHelp.at(static_cast<std::size_t>(command) - first));
 }
@@ -169,6 +204,10 @@ std::string usage_text(SlurmCommand command) {
   if (command == SlurmCommand::scancel) {
     return "Usage: scancel [-bfiQv] [-A account] [-n name] [-p partition] [-q qos] [-s signal] "
            "[-t state] [-u user] [--me] [JOBID…]\n";
+  }
+  if (command == SlurmCommand::sprio) {
+    return "Usage: sprio [-j jid[s]] [-u user_name[s]] [-o format] [-p partitions]\n"
+           "   [--federation] [--local] [--sibling] [--usage] [-hlnvVw]\n";
   }
   return command <= SlurmCommand::salloc ? submitter_usage(command) : help_text(command);
 }

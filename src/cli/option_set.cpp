@@ -41,7 +41,9 @@ const Spelling& spelling(SlurmCommand command) {
                                                               {"sinfo", "SINFO_"},
                                                               {"sacct", "SACCT_"},
                                                               {"scontrol", "SCONTROL_"},
-                                                              {"seff", "SEFF_"}});
+                                                              {"seff", "SEFF_"},
+                                                              {"sprio", "SPRIO_"},
+                                                              {"sshare", "SSHARE_"}});
   return kSpellings.at(static_cast<std::size_t>(command));
 }
 

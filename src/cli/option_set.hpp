@@ -15,7 +15,19 @@
 namespace aliquot::cli {
 
 // The commands with a name that Slurm has.
-enum class SlurmCommand { sbatch, srun, salloc, scancel, squeue, sinfo, sacct, scontrol, seff };
+enum class SlurmCommand {
+  sbatch,
+  srun,
+  salloc,
+  scancel,
+  squeue,
+  sinfo,
+  sacct,
+  scontrol,
+  seff,
+  sprio,
+  sshare
+};
 constexpr unsigned bit(SlurmCommand command) { return 1U << static_cast<unsigned>(command); }
 std::string_view command_name(SlurmCommand command);
 

@@ -30,7 +30,8 @@ TEST(OptionTable, IsInAlphabeticalOrder) {
 
 TEST(OptionTable, GivesALetterToOneOptionPerCommand) {
   using enum SlurmCommand;
-  for (const auto command : {sbatch, srun, salloc, scancel, squeue, sinfo, sacct, scontrol, seff}) {
+  for (const auto command :
+       {sbatch, srun, salloc, scancel, squeue, sinfo, sacct, scontrol, seff, sprio, sshare}) {
     std::string seen;
     for (const auto& row : option_rows()) {
       if ((row.commands & bit(command)) == 0 || row.letter == 0) continue;

@@ -42,11 +42,11 @@ walk() { # WORD…
   walked=0
   walk aliquot
   [ "$walked" -ge 20 ]
-  for command in sbatch srun salloc scancel squeue sinfo sacct; do walk aliquot "$command"; done
+  for command in sbatch srun salloc scancel squeue sinfo sacct sprio sshare; do walk aliquot "$command"; done
 }
 
 @test "commands" {
-  offers "sacct salloc sbatch scancel scontrol seff setup shims sim sinfo slurm squeue srun status" aliquot s
+  offers "sacct salloc sbatch scancel scontrol seff setup shims sim sinfo slurm sprio squeue srun sshare status" aliquot s
   offers "sandbox setup" aliquot slurm s
   offers "restart" aliquot slurm sandbox r
   offers "replay" aliquot sim re
@@ -62,7 +62,7 @@ walk() { # WORD…
     complete -p "$name"
     listed+=" $name"
   done
-  [ "$listed" = " sbatch srun salloc scancel squeue sinfo scontrol sacct seff" ]
+  [ "$listed" = " sbatch srun salloc scancel squeue sinfo scontrol sacct seff sprio sshare" ]
 }
 
 @test "values" {
