@@ -63,9 +63,11 @@ patiently() {
   part=$(($(sed -n 's/.*name = "h200", memory = \([0-9]*\),.*/\1/p' "$SANDBOX/etc/aliquot_submit.lua") * 33 / 100))
   stop_agent n2
   load="aliquot-load --grow --step 256M --busy 1% --json"
-  words=$(submit games "touch $SANDBOX/out/early.1; $load --seconds 0.1" -w n2 --gpu-mem=8G --gpu-share=10%)
-  later=$(submit games "touch $SANDBOX/out/early.2; $until_go; exec $load --seconds 0.1" -w n2 --gres=mps:33)
-  taker=$(submit games "touch $SANDBOX/out/early.3; $load --seconds 1000 & $until_go; kill -0 \$! && echo lives; kill \$!" -w n2 --gres=mps:33)
+  words=$(submit games "touch $SANDBOX/out/early.1; $load --seconds 0.1" -H -w n2 --gpu-mem=8G --gpu-share=10%)
+  later=$(submit games "touch $SANDBOX/out/early.2; $until_go; exec $load --seconds 0.1" -H -w n2 --gres=mps:33)
+  taker=$(submit games "touch $SANDBOX/out/early.3; $load --seconds 1000 & $until_go; kill -0 \$! && echo lives; kill \$!" -H -w n2 --gres=mps:33)
+  # Together: none of them has waited for the agent for as long as it may when slurmctld stops.
+  scontrol release "$words,$later,$taker"
   for job in "$words" "$later" "$taker"; do eventually has_state "$job" RUNNING; done
   kill -STOP "$(controller_pid)"
   go_on n2
