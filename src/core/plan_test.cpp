@@ -125,6 +125,19 @@ TEST_F(PlanTest, AnAdministratorsPriorityAndATierComeFirst) {
   EXPECT_EQ(plan(), "2:30 3:20 4:10");
 }
 
+// One that may start in several partitions has an entry for each, and starts once.
+TEST_F(PlanTest, TheFirstPartitionThatCanStartsIt) {
+  run(1, 2, minutes(10));
+  wait(2, 1, minutes(60)).entry.tier = 1;
+  wait(2, 1, minutes(5));
+  input_.waiting.back().count = input_.waiting.front().count = 2;
+  wait(3, 1, minutes(7));
+  wait(4, 1, minutes(10)).gates = {{JobId(2)}};
+  wait(2, 1, minutes(5));
+  input_.waiting.back().count = 2;
+  EXPECT_EQ(plan(), "2:10 2:10 3:70 4:70 2:10");
+}
+
 TEST_F(PlanTest, RulesAreAskedAndHearOfEnds) {
   struct OneAtATime final : Rules {
     std::set<JobId> running;
