@@ -89,7 +89,7 @@ TEST_F(EnginePartitionTest, OfSeveralTheFirstThatCanStartItDoes) {
   EXPECT_EQ(job(first).time_limit_ms, minutes(5).value());
   const auto second = submit(in("a,b", "gpu:1"));
   EXPECT_EQ(job(second).partition, "b");
-  EXPECT_EQ(job(second).time_limit_ms, std::nullopt);
+  EXPECT_EQ(job(second).time_limit_ms, hours(24).value());
   EXPECT_EQ(gpus_of(second).count("GPU-0"), 0U);
   // Too long for one of them, too large for the other one.
   auto longer = in("a,b", "gpu:1");
