@@ -16,8 +16,8 @@ namespace {
 // Whoever adds a field to one of them decides here whether the other one has it, in both functions
 // below, and counts it. The test fills every field of JobInfo and expects it back.
 static_assert(boost::pfr::tuple_size_v<Job> == 48);
-static_assert(boost::pfr::tuple_size_v<api::JobInfo> == 63);
-static_assert(boost::pfr::tuple_size_v<api::GpuHold> == 7);
+static_assert(boost::pfr::tuple_size_v<api::JobInfo> == 64);
+static_assert(boost::pfr::tuple_size_v<api::GpuHold> == 8);
 
 std::optional<std::int64_t> ms_of(const std::optional<WallTime>& time) {
   return time ? std::optional(time->ms()) : std::nullopt;
@@ -122,6 +122,7 @@ void write_info(const Job& job, api::JobInfo& info) {
   info.node = job.node;
   info.gpus = to_holds(job.gpus);
   info.enforcement = job.enforcement;
+  info.pod.clear();
 
   info.command = spec.command;
   info.work_dir = spec.work_dir;
