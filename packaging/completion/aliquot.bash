@@ -4,7 +4,11 @@
 # WORD…: the commands that a help text on stdin lists behind these words, which are a command themselves.
 _aliquot_commands() {
   awk -v path="${*##*/}" '
-    BEGIN { sub(/^aliquot scontrol/, "scontrol", path) }
+    BEGIN {
+      if (path ~ /^aliquot (scontrol|sacctmgr)/) sub(/^aliquot /, "", path)
+      name = path
+      sub(/ .*/, "", name)
+    }
     function behind(phrase) { # "scontrol show job [<id>]" behind "scontrol show": job
       if (index(phrase " ", path " ") != 1) return
       split(substr(phrase, length(path) + 2), word, " ")
@@ -14,8 +18,9 @@ _aliquot_commands() {
     listing && /^  [a-z]/ { print $1 }
     { sub(/^(usage:)? +/, "") }
     index($0, "aliquot ") == 1 { behind($0) }
-    scontrol && !/^A job id/ { n = split($0, phrase, ", "); for (i = 1; i <= n; i++) behind("scontrol " phrase[i]) }
-    /^Valid <COMMAND>/ { scontrol = 1 }' | sort -u
+    /^(A job id|Shown may)/ { valid = 0 }
+    valid { n = split($0, phrase, ", "); for (i = 1; i <= n; i++) behind(name " " phrase[i]) }
+    /^Valid <COMMAND>/ { valid = 1 }' | sort -u
 }
 
 # NAME WORD…: that command of NAME's where NAME is aliquot; what 'srun squeue' would do is another matter.
@@ -91,7 +96,7 @@ _aliquot() {
   fi
 }
 
-for _aliquot_name in aliquot sbatch srun salloc scancel squeue sinfo scontrol sacct seff sprio sshare; do
+for _aliquot_name in aliquot sbatch srun salloc scancel squeue sinfo scontrol sacct seff sprio sshare sacctmgr; do
   complete -p "$_aliquot_name" &>/dev/null || complete -F _aliquot "$_aliquot_name"
 done
 unset _aliquot_name

@@ -89,13 +89,13 @@ TABLE(GpuProcess, FIELD(pid), FIELD(user), FIELD(command), FIELD(memory), FIELD(
 TABLE(GpuInfo, FIELD(index), FIELD(uuid), FIELD(model), FIELD(simulated), FIELD(health),
   FIELD(memory), FIELD(memory_granted), FIELD(memory_used), FIELD(compute_limit),
   FIELD(compute_granted), FIELD(utilisation), FIELD(stale), FIELD(whole), FIELD(jobs),
-  FIELD(processes));
+  FIELD(processes), FIELD(reason), FIELD(reason_user), FIELD(reason_ms));
 TABLE(NodeInfo, FIELD(name), FIELD(state), FIELD(reason), FIELD(reason_user), FIELD(reason_ms),
   FIELD(cpus), FIELD(cpus_allocated), FIELD(memory), FIELD(memory_allocated), FIELD(boot_ms),
   FIELD(daemon_start_ms), FIELD(os), FIELD(gpus));
 TABLE(PartitionInfo, FIELD(name), FIELD(is_default), FIELD(up), FIELD(max_time_ms),
-  FIELD(default_time_ms), FIELD(users), FIELD(groups), FIELD(gpus), FIELD(tier),
-  FIELD(job_factor));
+  FIELD(default_time_ms), FIELD(users), FIELD(groups), FIELD(gpus), FIELD(gpu_count),
+  FIELD(qos), FIELD(tier), FIELD(job_factor), FIELD(preempt_mode), FIELD(grace_ms));
 TABLE(BackendInfo, FIELD(name), FIELD(used), FIELD(detail));
 TABLE(ClusterInfo, FIELD(version), FIELD(daemon_version), FIELD(cluster), FIELD(one_user),
   FIELD(simulated), FIELD(policy), FIELD(cgroup), FIELD(enforcement), FIELD(node),
@@ -109,7 +109,13 @@ TABLE(StepSpec, FIELD(name), FIELD(ntasks), FIELD(cpus_per_task), FIELD(overlap)
 TABLE(StepEnd, FIELD(exit_code), FIELD(exit_signal), FIELD(user_cpu_ms), FIELD(system_cpu_ms),
   FIELD(max_rss), FIELD(out_of_memory), FIELD(timed_out));
 TABLE(CancelSpec, FIELD(signal), FIELD(batch), FIELD(full));
-TABLE(DrainSpec, FIELD(reason));
+TABLE(Reconfigured, FIELD(changed), FIELD(needs_restart));
+TABLE(DrainSpec, FIELD(reason), FIELD(gpus), FIELD(down));
+TABLE(ReservationInfo, FIELD(name), FIELD(start_ms), FIELD(end_ms), FIELD(users), FIELD(accounts),
+  FIELD(gpus));
+TABLE(ReservationSpec, FIELD(name), FIELD(start_ms), FIELD(end_ms), FIELD(duration_ms),
+  FIELD(users), FIELD(accounts), FIELD(gpu_count), FIELD(gpus), FIELD(ignore_jobs));
+TABLE(ReservationList, FIELD(reservations));
 TABLE(WhyInfo, FIELD(job_id), FIELD(state), FIELD(reason), FIELD(sentences),
   FIELD(earliest_start_ms), FIELD(pod));
 TABLE(FactorInfo, FIELD(factor), FIELD(weighted));
@@ -123,6 +129,18 @@ TABLE(ShareInfo, FIELD(user), FIELD(uid), FIELD(account), FIELD(shares), FIELD(n
 TABLE(ShareList, FIELD(users));
 TABLE(ErrorInfo, FIELD(code), FIELD(message));
 TABLE(JobList, FIELD(jobs), FIELD(next));
+TABLE(TresLimit, FIELD(gpus), FIELD(cpus), FIELD(memory));
+TABLE(QosInfo, FIELD(name), FIELD(description), FIELD(priority), FIELD(deny_on_limit),
+  FIELD(preempt_mode), FIELD(grace_ms),
+  FIELD(max_tres), FIELD(max_wall_ms), FIELD(max_tres_per_user), FIELD(max_jobs_per_user),
+  FIELD(max_submit_per_user), FIELD(grp_tres), FIELD(grp_jobs), FIELD(grp_submit));
+TABLE(AccountInfo, FIELD(name), FIELD(description), FIELD(organization));
+TABLE(AccountUserInfo, FIELD(name), FIELD(default_account));
+TABLE(AssociationInfo, FIELD(account), FIELD(user), FIELD(parent), FIELD(share), FIELD(max_tres),
+  FIELD(max_wall_ms), FIELD(max_jobs), FIELD(max_submit), FIELD(grp_tres), FIELD(grp_jobs),
+  FIELD(grp_submit), FIELD(qos), FIELD(default_qos));
+TABLE(AccountBook, FIELD(version), FIELD(qos), FIELD(accounts), FIELD(users),
+  FIELD(associations));
 // clang-format on
 #undef TABLE
 #undef DETAIL
@@ -397,6 +415,9 @@ template void make_plain(Submitted&);
 template void make_plain(PriorityList&);
 template void make_plain(ShareList&);
 template void make_plain(ErrorInfo&);
+template void make_plain(Reconfigured&);
+template void make_plain(ReservationList&);
+template void make_plain(AccountBook&);
 
 #define BOTH_WAYS(Type)                      \
   template std::string to_json(const Type&); \
@@ -417,12 +438,17 @@ BOTH_WAYS(Allocation);
 BOTH_WAYS(StepSpec);
 BOTH_WAYS(StepEnd);
 BOTH_WAYS(CancelSpec);
+BOTH_WAYS(Reconfigured);
 BOTH_WAYS(DrainSpec);
+BOTH_WAYS(ReservationInfo);
+BOTH_WAYS(ReservationSpec);
+BOTH_WAYS(ReservationList);
 BOTH_WAYS(WhyInfo);
 BOTH_WAYS(PriorityList);
 BOTH_WAYS(ShareList);
 BOTH_WAYS(ErrorInfo);
 BOTH_WAYS(JobList);
+BOTH_WAYS(AccountBook);
 #undef BOTH_WAYS
 
 }  // namespace aliquot::api

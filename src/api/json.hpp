@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/accounts.hpp"
 #include "api/types.hpp"
 #include "base/result.hpp"
 

@@ -224,6 +224,9 @@ struct GpuInfo {
   bool whole = false;
   std::vector<std::int64_t> jobs;
   std::vector<GpuProcess> processes;
+  std::string reason = {};  // why it takes no new jobs, who said so and since when
+  std::string reason_user = {};
+  std::int64_t reason_ms = 0;
 };
 
 struct NodeInfo {
@@ -250,9 +253,13 @@ struct PartitionInfo {
   std::optional<std::int64_t> default_time_ms;
   std::vector<std::string> users = {};  // who may use it; with both empty everybody
   std::vector<std::string> groups = {};
-  std::vector<std::int64_t> gpus = {};  // by index; empty: all
-  std::int64_t tier = 1;                // jobs of a higher one start first
-  std::int64_t job_factor = 1;          // of all partitions', in a priority
+  std::vector<std::int64_t> gpus = {};         // by index; empty: all
+  std::optional<std::int64_t> gpu_count = {};  // so many at once
+  std::string qos = {};                        // whose limits its jobs have besides their own
+  std::int64_t tier = 1;                       // jobs of a higher one start first
+  std::int64_t job_factor = 1;                 // of all partitions', in a priority
+  std::string preempt_mode = "OFF";  // what becomes of its jobs where those need their room
+  std::int64_t grace_ms = 0;         // so long they have then
 };
 
 // One way of holding jobs to their shares, strongest first.
@@ -329,9 +336,44 @@ struct CancelSpec {
   bool full = false;   // -f
 };
 
-// Why the machine takes no new jobs.
+// What became of settings that were read anew, by their names in the file.
+struct Reconfigured {
+  std::vector<std::string> changed;
+  std::vector<std::string> needs_restart;
+};
+
+// Why the machine, or some of its GPUs, take no new jobs.
 struct DrainSpec {
   std::string reason;
+  std::vector<std::int64_t> gpus = {};  // by index; empty: the machine
+  bool down = false;                    // of GPUs: what runs on them is ended, too
+};
+
+// Some GPUs for some people from then until then.
+struct ReservationInfo {
+  std::string name;
+  std::int64_t start_ms = 0;
+  std::int64_t end_ms = 0;
+  std::vector<std::string> users = {};
+  std::vector<std::string> accounts = {};
+  std::vector<std::int64_t> gpus = {};  // by index
+
+  friend bool operator==(const ReservationInfo&, const ReservationInfo&) = default;
+};
+// What scontrol asks for; what is absent stays, or is as usual.
+struct ReservationSpec {
+  std::string name;
+  std::optional<std::int64_t> start_ms = {};
+  std::optional<std::int64_t> end_ms = {};
+  std::optional<std::int64_t> duration_ms = {};
+  std::optional<std::vector<std::string>> users = {};
+  std::optional<std::vector<std::string>> accounts = {};
+  std::optional<std::int64_t> gpu_count = {};  // which ones is the daemon's choice
+  std::optional<std::vector<std::int64_t>> gpus = {};
+  bool ignore_jobs = false;  // it may begin while jobs of others are still there
+};
+struct ReservationList {
+  std::vector<ReservationInfo> reservations;
 };
 
 // Why a job waits, for people.

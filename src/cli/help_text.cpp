@@ -67,6 +67,7 @@ constexpr std::string_view kSinfoHelp = R"(Usage: sinfo [OPTIONS]
   -R, --list-reasons         why nodes are down or drained
   -s, --summarize            partition state only
   -t, --states=STATES        only nodes in these states
+  -T, --reservation          reservations
   -V, --version              version information
       --help, --usage        this text
 )";
@@ -109,12 +110,16 @@ constexpr std::string_view kScontrolHelp = R"(scontrol [<OPTION>] [<COMMAND>]
     Valid <COMMAND> values are:
      hold <job_list>, release <job_list>, requeue <job_list>, requeuehold <job_list>
      suspend <job_list>, resume <job_list>, top <job_list>
-     ping, version
+     ping, version, reconfigure
      show config
      show hostnames [<hostlist>], show hostlist <hosts>, show hostlistsorted <hosts>
+     show reservation [<name>]
+     create reservation Users=<names> Duration=<time> TRES=gres/gpu=<n> [<Key>=<value> ...]
+     update reservation=<name> <Key>=<value> ...
+     delete reservation=<name>
      show job [<id>], show node [<name>], show partition [<name>], show step [<id>]
      update JobId=<id> <Key>=<value> ...
-     update NodeName=<name> State=DRAIN|RESUME Reason=<text>
+     update NodeName=<name> [Gpu=<list>] State=DRAIN|DOWN|RESUME Reason=<text>
      wait_job <job_id>
      write batch_script <job_id> [<file>|-]
     A job id is 7, 7_3 for an element of an array, or last.
@@ -162,6 +167,31 @@ constexpr std::string_view kSshareHelp = R"(Usage: sshare [OPTIONS]
       --help, --usage         this text
 )";
 
+constexpr std::string_view kSacctmgrHelp = R"(sacctmgr [<OPTION>] [<COMMAND>]
+    Valid <OPTION> values are:
+     -i or --immediate: commit changes without asking
+     -n or --noheader: no header
+     -p or --parsable: '|' after every field, -P or --parsable2: '|' between fields
+     -Q or --quiet: print no changes
+     -s or --associations: with "show account" and "show user"
+     -V or --version
+    Valid <COMMAND> values are:
+     show account [<names>], show association, show cluster, show qos [<names>], show tres
+     show user [<names>]
+     add account <names> [<Key>=<value> ...]
+     add qos <names> [<Key>=<value> ...]
+     add user <names> Account=<names> [<Key>=<value> ...]
+     modify account|qos|user [where] <names> [<Key>=<value> ...] set <Key>=<value> ...
+     delete account|qos|user [where] <names> [Account=<names>]
+    Shown may be less: Account=, User=, format=<fields>, each <field>[%<width>]; withassoc, tree.
+    Of a QOS: Description, Flags=DenyOnLimit, GraceTime, GrpJobs, GrpSubmitJobs, GrpTRES,
+      MaxJobsPerUser, MaxSubmitJobsPerUser, MaxTRESPerJob, MaxTRESPerUser, MaxWall, PreemptMode,
+      Priority.
+    Of an account or a user: DefaultQOS, Fairshare, GrpJobs, GrpSubmitJobs, GrpTRES, MaxJobs,
+      MaxSubmitJobs, MaxTRES, MaxWall, QOS; Description, Organization, Parent; DefaultAccount.
+    TRES are written as gres/gpu=4,cpu=8,mem=64G; a share counts as its part: gres/gpu=0.5.
+)";
+
 std::string submitter_usage(SlurmCommand command) {
   const auto* rest = command == SlurmCommand::sbatch ? "[SCRIPT [ARGUMENTS]] | --wrap=COMMAND"
                      : command == SlurmCommand::srun ? "COMMAND [ARGUMENTS]"
@@ -193,9 +223,9 @@ std::string submitter_help(SlurmCommand command) {
 
 std::string help_text(SlurmCommand command) {
   if (command <= SlurmCommand::salloc) return submitter_help(command);
-  constexpr auto kHelp =
-      std::to_array<std::string_view>({kScancelHelp, kSqueueHelp, kSinfoHelp, kSacctHelp,
-                                       kScontrolHelp, kSeffHelp, kSprioHelp, kSshareHelp});
+  constexpr auto kHelp = std::to_array<std::string_view>(
+      {kScancelHelp, kSqueueHelp, kSinfoHelp, kSacctHelp, kScontrolHelp, kSeffHelp, kSprioHelp,
+       kSshareHelp, kSacctmgrHelp});
   const auto first = static_cast<std::size_t>(SlurmCommand::scancel);
   return std::string(kHelp.at(static_cast<std::size_t>(command) - first));
 }

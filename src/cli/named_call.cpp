@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/text.hpp"
 #include "cli/console.hpp"
 #include "cli/help_text.hpp"
 
@@ -29,6 +30,11 @@ OrStatus<NamedCall> read_call(SlurmCommand command, int argc, char** argv, Voice
   voice.set_level(voice_level(*options));
   std::vector<std::string_view> words(argv + line->rest, argv + argc);
   return NamedCall{std::move(*line), std::move(*options), std::move(words)};
+}
+
+bool is_command(std::string_view word, std::string_view name, std::size_t least) {
+  return word.size() >= least && word.size() <= name.size() &&
+         equals_ignoring_case(word, name.substr(0, word.size()));
 }
 
 int voice_level(const OptionSet& options) {

@@ -26,6 +26,9 @@ OrStatus<CommandLine> read_line(SlurmCommand command, int argc, char** argv, con
 // The options as well, and -v and -Q for the voice.
 OrStatus<NamedCall> read_call(SlurmCommand command, int argc, char** argv, Voice& voice);
 
+// Slurm's commands may be cut short to what is still theirs alone: so many letters.
+bool is_command(std::string_view word, std::string_view name, std::size_t least);
+
 // -v and -Q.
 int voice_level(const OptionSet& options);
 

@@ -43,7 +43,8 @@ const Spelling& spelling(SlurmCommand command) {
                                                               {"scontrol", "SCONTROL_"},
                                                               {"seff", "SEFF_"},
                                                               {"sprio", "SPRIO_"},
-                                                              {"sshare", "SSHARE_"}});
+                                                              {"sshare", "SSHARE_"},
+                                                              {"sacctmgr", "SACCTMGR_"}});
   return kSpellings.at(static_cast<std::size_t>(command));
 }
 

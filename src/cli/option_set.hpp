@@ -26,7 +26,8 @@ enum class SlurmCommand {
   scontrol,
   seff,
   sprio,
-  sshare
+  sshare,
+  sacctmgr
 };
 constexpr unsigned bit(SlurmCommand command) { return 1U << static_cast<unsigned>(command); }
 std::string_view command_name(SlurmCommand command);

@@ -31,6 +31,7 @@ struct QueueEntry {
   Shape shape;
   std::optional<Millis> time_limit = {};  // none: unlimited
   std::int64_t task = -1;                 // element of an array
+  std::uint32_t partition = 0;            // the caller's number of it
 };
 
 inline bool comes_before(const QueueEntry& a, const QueueEntry& b) {

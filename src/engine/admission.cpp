@@ -8,7 +8,10 @@
 #include "base/text.hpp"
 #include "core/placement.hpp"
 #include "core/request_parse.hpp"
+#include "engine/accounts.hpp"
 #include "engine/job_info.hpp"
+#include "engine/quotas.hpp"
+#include "engine/reservations.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -261,6 +264,7 @@ std::unordered_map<Uid, std::int64_t>& Admission::counts() {
 }
 
 Answer<void> Admission::check_queue(const Caller& caller, const Job& job, std::int64_t more) {
+  TRY(Accounts(state_).check_submit(job, more));
   const Limits& limits = state_.settings.limits;
   std::int64_t all = 0;
   for (const auto& [uid, count] : counts()) all += count;
@@ -362,6 +366,9 @@ Answer<Job> Admission::check(const Caller& caller, api::JobSpec spec, const Job*
     return refuse(Why::access_denied, "only root may raise a priority");
   }
   job.spec = std::move(spec);
+  const bool same = changed != nullptr && job.spec.account == changed->spec.account &&
+                    job.spec.qos == changed->spec.qos;
+  if (!same) TRY(Accounts(state_).assign(caller, job));
   TRY(read_spec(job));
   TRY(check_dependencies(job));
   if (!job.spec.array.empty()) {
@@ -374,8 +381,14 @@ Answer<Job> Admission::check(const Caller& caller, api::JobSpec spec, const Job*
     }
     job.set_waiting(std::move(*array));
   }
+  if (changed == nullptr || job.spec.reservation != changed->spec.reservation ||
+      job.request != changed->request) {
+    TRY(Reservations(state_).check(caller, job));
+  }
   const auto partitions = find_partitions(job.partition);
   const auto fits = [&](const Partition* partition) {
+    const std::int64_t gpus = wants_of(job, state_.ledger.cluster().node(0))[core::Measure::gpus];
+    if (partition->gpu_count && gpus > *partition->gpu_count * kWholeGpu.value()) return false;
     core::Shape there = job.shape;
     there.devices = devices_of(*partition);
     return core::ever_fits(state_.ledger.cluster(), there);
@@ -400,8 +413,19 @@ Answer<Job> Admission::check(const Caller& caller, api::JobSpec spec, const Job*
   job.submitted = now;
   job.eligible = std::max(now, WallTime(job.spec.begin_ms.value_or(0)));
   job.time_limit = partitions.front()->default_time.length;
+  if (const auto most = max_wall(state_.book, job);
+      most && (!job.time_limit || *job.time_limit > *most)) {
+    job.time_limit = most;
+  }
   if (job.spec.no_time_limit) job.time_limit.reset();
   if (job.spec.time_limit_ms) job.time_limit = Millis(*job.spec.time_limit_ms);
+  if (const auto* qos = qos_of(state_.book, job); qos != nullptr && qos->deny_on_limit) {
+    Quotas quotas(state_);
+    if (const auto never = quotas.claim(job, *partitions.front()).never; !never.empty()) {
+      return refuse(Why::over_limit,
+                    fmt::format("{}: the QOS {} refuses such jobs", never, qos->name));
+    }
+  }
   job.std_out = job.spec.std_out.value_or("");
   job.std_err = job.spec.std_err.value_or("");
   job.std_in = job.spec.std_in.value_or("");

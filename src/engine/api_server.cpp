@@ -120,6 +120,12 @@ void ApiServer::get(const net::Request& request, const std::vector<std::string>&
     }
     return respond(to_response(jobs));
   }
+  if (path.size() == 2 && path[1] == "accounts") {
+    return respond({200, api::to_json(engine_.book())});
+  }
+  if (path.size() == 2 && path[1] == "reservations") {
+    return respond({200, api::to_json(api::ReservationList{engine_.reservations()})});
+  }
   if (path[1] != "jobs") return respond(not_here());
   if (path.size() == 2) {
     const Views::ListQuery query{.id = value(request, "id"),
@@ -170,13 +176,31 @@ void ApiServer::post(const net::Request& request, const std::vector<std::string>
     return answer_later(respond, {200, api::to_json(api::Submitted{job->value()})});
   }
   if (path.size() == 2 && path[1] == "allocations") return allocate(request, respond);
+  if (path.size() == 2 && path[1] == "reconfigure" && reload_) return reconfigure(caller, respond);
+  if (path.size() == 2 && path[1] == "accounts") {
+    auto book = body_as<api::AccountBook>(request);
+    if (!book) return respond(book.error());
+    return answer_later(respond,
+                        to_response(engine_.queue().accounts().replace(caller, std::move(*book))));
+  }
   if (path.size() == 3 && path[1] == "node" && path[2] == "drain") {
     const auto spec = body_as<api::DrainSpec>(request);
     if (!spec) return respond(spec.error());
+    if (!spec->gpus.empty()) {
+      return answer_later(respond, to_response(engine_.queue().drain_gpus(caller, *spec)));
+    }
     return answer_later(respond, to_response(engine_.queue().drain(caller, spec->reason)));
   }
   if (path.size() == 3 && path[1] == "node" && path[2] == "resume") {
+    const auto spec = body_as<api::DrainSpec>(request);
+    if (!spec) return respond(spec.error());
+    if (!spec->gpus.empty()) {
+      return answer_later(respond, to_response(engine_.queue().undrain_gpus(caller, spec->gpus)));
+    }
     return answer_later(respond, to_response(engine_.queue().undrain(caller)));
+  }
+  if (path.size() <= 3 && path[1] == "reservations") {
+    return post_reservation(request, path.size() == 3 ? path[2] : "create", respond);
   }
   if (path.size() >= 4 && path[1] == "jobs") return post_job(request, path, respond);
   respond(not_here());
@@ -237,6 +261,31 @@ void ApiServer::post_job(const net::Request& request, const std::vector<std::str
     return respond({200, "{}"});
   }
   respond(not_here());
+}
+
+void ApiServer::post_reservation(const net::Request& request, const std::string& verb,
+                                 const net::Responder& respond) {
+  const Caller caller = caller_of(request);
+  const auto spec = body_as<api::ReservationSpec>(request);
+  if (!spec) return respond(spec.error());
+  Reservations& all = engine_.queue().reservations();
+  if (verb == "create") {
+    const auto name = all.create(caller, *spec);
+    if (!name) return answer_later(respond, error_response(name.error()));
+    return answer_later(respond, {200, api::to_json(api::ReservationInfo{.name = *name})});
+  }
+  if (verb == "update") return answer_later(respond, to_response(all.update(caller, *spec)));
+  if (verb == "delete") return answer_later(respond, to_response(all.remove(caller, spec->name)));
+  respond(not_here());
+}
+
+void ApiServer::reconfigure(const Caller& caller, const net::Responder& respond) {
+  if (const auto may = engine_.administer(caller); !may) {
+    return respond(error_response(may.error()));
+  }
+  const auto reloaded = reload_();
+  if (!reloaded) return respond(misuse(400, reloaded.error().message));
+  respond({200, api::to_json(api::Reconfigured{reloaded->changed, reloaded->needs_restart})});
 }
 
 void ApiServer::allocate(const net::Request& request, const net::Responder& respond) {

@@ -13,9 +13,11 @@ namespace aliquot::engine {
 
 class ApiServer {
  public:
-  // `changed` is called after every call that may have changed something.
-  ApiServer(Engine& engine, std::function<void()> changed)
-      : engine_(engine), changed_(std::move(changed)) {}
+  // `changed` is called after every call that may have changed something; `reload` reads the
+  // settings anew.
+  using Reload = std::function<Result<Reloaded>()>;
+  ApiServer(Engine& engine, std::function<void()> changed, Reload reload = {})
+      : engine_(engine), changed_(std::move(changed)), reload_(std::move(reload)) {}
 
   void handle(const net::Request& request, const net::Responder& respond);
   // From now on the end of a connection ends no job: it is the daemon that goes.
@@ -30,6 +32,9 @@ class ApiServer {
   void post_job(const net::Request& request, const std::vector<std::string>& path,
                 const net::Responder& respond);
   void allocate(const net::Request& request, const net::Responder& respond);
+  void post_reservation(const net::Request& request, const std::string& verb,
+                        const net::Responder& respond);
+  void reconfigure(const Caller& caller, const net::Responder& respond);
   void begin_step(const net::Request& request, const std::string& id,
                   const net::Responder& respond);
   // Answered once what it changed is on record.
@@ -37,6 +42,7 @@ class ApiServer {
 
   Engine& engine_;
   std::function<void()> changed_;
+  Reload reload_;
   bool stopped_ = false;
 };
 

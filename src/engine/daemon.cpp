@@ -122,7 +122,8 @@ class Daemon {
     }
     node_->enforcer().recovered();
     executor_.listen(engine_->runs(), [this] { settle(); });
-    api_ = std::make_unique<ApiServer>(*engine_, [this] { settle_soon(); });
+    api_ = std::make_unique<ApiServer>(
+        *engine_, [this] { settle_soon(); }, [this] { return reload("scontrol reconfigure"); });
     auto server = TRY(net::Server::listen(
         context_, server_options(), [this](net::Request request, const net::Responder& respond) {
           api_->handle(request, respond);
@@ -171,29 +172,31 @@ class Daemon {
   void reload_on_hangup() {
     hangup_.async_wait([this](error_code error, int) {
       if (error) return;
-      reload();
+      (void)reload("SIGHUP");
+      settle();
       reload_on_hangup();
     });
   }
 
-  void reload() {
+  // `asked`: by whom, for the log.
+  Result<Reloaded> reload(std::string_view asked) {
     const auto next = options_.reload();
     const std::string& level = next ? next->log_level : engine_->settings().log_level;
     if (const auto opened = node::reopen_log(level); !opened) {
       spdlog::error("{}", opened.error().message);
     }
     if (!next) {
-      spdlog::error("SIGHUP: the settings stay as they are: {}", next.error().message);
-      return;
+      spdlog::error("{}: the settings stay as they are: {}", asked, next.error().message);
+      return tl::make_unexpected(next.error());
     }
-    const Reloaded reloaded = engine_->reload(*next);
+    Reloaded reloaded = engine_->reload(*next);
     spdlog::info(
-        "SIGHUP: log opened anew; settings changed: {}",
+        "{}: log opened anew; settings changed: {}", asked,
         reloaded.changed.empty() ? "none" : fmt::format("{}", fmt::join(reloaded.changed, ", ")));
     if (!reloaded.needs_restart.empty()) {
-      spdlog::warn("SIGHUP: these need a restart: {}", fmt::join(reloaded.needs_restart, ", "));
+      spdlog::warn("{}: these need a restart: {}", asked, fmt::join(reloaded.needs_restart, ", "));
     }
-    settle();
+    return reloaded;
   }
 
   // Once when the record fails us, and once when it is written again.

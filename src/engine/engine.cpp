@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/fair_share.hpp"
+#include "gpu/trouble.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -119,6 +120,9 @@ Result<void> Engine::restore() {
   }
   TRY(queue_.read_drained());
   TRY(read_usage(state_));
+  TRY(queue_.accounts().read());
+  TRY(queue_.gpu_service().read());
+  TRY(queue_.reservations().read());
   for (const JobId id : state_.touched) {
     if (state_.ledger.find(id) != nullptr) (void)state_.ledger.release(id);
     state_.jobs.erase(id);
@@ -145,6 +149,7 @@ std::optional<WallTime> Engine::next_due() {
     if (time && (!due || *time < *due)) due = time;
   };
   if (state_.schedule_needed) at(now + (queue_.next_pass() - state_.clock.mono()));
+  at(queue_.reservations().next_change());
   for (auto timed = state_.timed.begin(); timed != state_.timed.end();) {
     const Job* job = state_.find(*timed);
     if (job == nullptr) {
@@ -157,6 +162,11 @@ std::optional<WallTime> Engine::next_due() {
     at(runs_.due(*job));
   }
   return due;
+}
+
+Answer<void> Engine::administer(const Caller& caller) const {
+  if (state_.is_admin(caller)) return {};
+  return refuse(Why::access_denied, "only root may do this");
 }
 
 Reloaded Engine::reload(const Settings& next) {
@@ -190,7 +200,9 @@ void Engine::observe(std::optional<std::vector<node::GpuView>> views) {
       if (!process.holder) foreign += process.memory;
     }
     const auto index = static_cast<core::GpuIndex>(gpu);
-    State::must(cluster.set_health(0, index, view.sample.health));
+    queue_.gpu_service().saw(
+        index, view.sample.health,
+        view.sample.trouble.empty() ? "" : gpu::trouble_text(view.sample.trouble));
     State::must(cluster.observe(0, index, {view.sample.utilisation, foreign, now}));
   }
   if (cluster.version() != version) state_.schedule_needed = true;

@@ -42,6 +42,7 @@ class Engine {
   [[nodiscard]] const Forecast& forecast() const { return forecast_; }
 
   [[nodiscard]] Answer<void> admit(const Caller& caller) const { return state_.admit(caller); }
+  [[nodiscard]] Answer<void> administer(const Caller& caller) const;
   // Who the caller is, by name; `then` runs once that is known as far as it will be.
   [[nodiscard]] bool knows(const Caller& caller) {
     return state_.users.find(caller.uid).has_value();
@@ -67,6 +68,10 @@ class Engine {
   // Takes over what can change while it runs.
   Reloaded reload(const Settings& next);
   [[nodiscard]] const Settings& settings() const { return state_.settings; }
+  [[nodiscard]] const api::AccountBook& book() const { return state_.book; }
+  [[nodiscard]] const std::vector<api::ReservationInfo>& reservations() const {
+    return state_.reservations;
+  }
   [[nodiscard]] std::size_t live() const { return state_.jobs.size(); }
   [[nodiscard]] const core::Ledger& ledger() const { return state_.ledger; }
   // What runs.

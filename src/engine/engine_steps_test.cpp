@@ -308,15 +308,17 @@ TEST_F(EngineStepsTest, ADrainOutlivesTheDaemonAndSaysWho) {
 }
 
 TEST_F(EngineStepsTest, AUserHoldsSoManyGpusAtOnce) {
-  settings.user_limits["gpus_per_user"] = (kWholeGpu * 2).value();
+  settings.gpus_per_user = kWholeGpu * 2;
   crash();
   submit(spec("gpu:1"));
   submit(spec("mps:50"));
   const auto over = submit(spec("gpu:1"));
   EXPECT_EQ(job(over).reason, "QOSMaxGRESPerUser");
-  EXPECT_EQ(job(over).reason_detail, "its user may hold 2 GPUs at once");
+  EXPECT_EQ(job(over).reason_detail, "a limit keeps it: 'aliquot why 3' says whose");
   EXPECT_THAT(engine->views().why({Uid(1000)}, std::to_string(over))->sentences,
-              ElementsAre("Its user may hold 2 GPUs at once."));
+              ElementsAre("Each user may hold 2 GPUs at once.",
+                          "u1000 holds 1.5 GPUs with jobs 1 and 2, and this job wants 1 GPU.",
+                          "It can start when enough of them have ended."));
   EXPECT_EQ(state(submit(spec("mps:50"))), "RUNNING") << "a part that still fits";
   EXPECT_EQ(state(submit(spec())), "RUNNING") << "without GPUs";
   EXPECT_EQ(state(submit(spec("gpu:2"), Uid(1001))), "RUNNING") << "others are others";

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/text.hpp"
+#include "engine/accounts.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -29,9 +30,13 @@ Millis held_for(const State& state, const Job& job) {
   return job.run_time.before + (state.clock.mono() - job.run_time.since) + job.suspended_total;
 }
 
-std::int64_t shares_of(const Settings& settings, const std::string& user) {
-  const auto found = settings.priority.shares.find(user);
-  return found == settings.priority.shares.end() ? 1 : found->second;
+std::int64_t shares_of(const State& state, const std::string& user) {
+  const auto& settings = state.settings.priority.shares;
+  if (const auto found = settings.find(user); found != settings.end()) return found->second;
+  const auto known = std::ranges::find(state.book.users, user, &api::AccountUserInfo::name);
+  if (known == state.book.users.end()) return 1;
+  const auto* own = find_association(state.book, known->default_account, user);
+  return own == nullptr ? 1 : own->share;
 }
 
 Sharers::Sharers(const State& state, const Job* extra)
@@ -48,7 +53,7 @@ core::PriorityModel Sharers::make_model(const Job* extra) {
     if (fresh) {
       place->second.user = user;
       place->second.usage = state_.usage.usage(user, now_);
-      place->second.shares = static_cast<double>(shares_of(state_.settings, name()));
+      place->second.shares = static_cast<double>(shares_of(state_, name()));
     }
     return place->second;
   };
@@ -83,6 +88,10 @@ core::Urgency Sharers::urgency(const Job& job) const {
   urgency.nice = job.spec.nice;
   if (model_.weights().job_size > 0) {
     urgency.factors.job_size = core::part_of_all(state_.ledger.cluster(), job.shape);
+  }
+  if (const auto* qos = qos_of(state_.book, job); qos != nullptr && qos->priority > 0) {
+    const auto largest = std::ranges::max(state_.book.qos, {}, &api::QosInfo::priority).priority;
+    urgency.factors.qos = static_cast<double>(qos->priority) / static_cast<double>(largest);
   }
   if (largest_partition_ > 0) {
     urgency.factors.partition = job_factor(state_.settings, job.partition) / largest_partition_;

@@ -34,7 +34,7 @@ class Sharers {
 
 // Since when it has held what it holds: suspended, too.
 Millis held_for(const State& state, const Job& job);
-std::int64_t shares_of(const Settings& settings, const std::string& user);
+std::int64_t shares_of(const State& state, const std::string& user);
 
 // It is about to let go of what it holds.
 void charge(State& state, const Job& job);

@@ -8,7 +8,7 @@
 #include "core/policy/used_first.hpp"
 #include "engine/fair_share.hpp"
 #include "engine/queue.hpp"
-#include "engine/user_limits.hpp"
+#include "engine/quotas.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -114,7 +114,7 @@ std::unique_ptr<core::Plan> Forecast::make_plan(const Job* extra) {
     const Job& job = state_.jobs.at(id);
     input.running.push_back({.job = id,
                              .use = *state_.ledger.find(id),
-                             .left = state_.time_left(job),
+                             .left = queue_.left_of(job),
                              .sharer = sharers.place(job.owner.uid),
                              .group = job.array ? group_of(job) : std::nullopt});
   }
@@ -147,10 +147,9 @@ std::unique_ptr<core::Plan> Forecast::make_plan(const Job* extra) {
     if (job.state == core::JobState::pending) add(job);
   }
   if (extra != nullptr) add(*extra);
-  std::unique_ptr<core::Rules> rules;
-  if (!state_.settings.user_limits.empty()) {
-    rules = std::make_unique<UserRules>(state_);
-  }
+  std::vector<core::QueueEntry> entries;
+  for (const core::PlanEntry& one : input.waiting) entries.push_back(one.entry);
+  std::unique_ptr<core::Rules> rules = Quotas(state_).rules(entries, extra);
   return std::make_unique<core::Plan>(state_.ledger.cluster(), sharers.model(), std::move(input),
                                       *policy_, std::move(rules));
 }

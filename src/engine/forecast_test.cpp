@@ -61,7 +61,7 @@ class ForecastTest : public testing::Test, public ForecastFixture {};
 RC_GTEST_PROP(Forecast, IsExactWhereJobsRunToTheirLimits, ()) {
   ForecastFixture engine;
   if (*rc::gen::arbitrary<bool>()) {
-    engine.settings.user_limits["gpus_per_user"] = (3 * kWholeGpu).value();
+    engine.settings.gpus_per_user = 3 * kWholeGpu;
     engine.crash();
   }
   const int count = *rc::gen::inRange(4, 25);

@@ -25,7 +25,15 @@ namespace aliquot::engine {
 enum class Hold : std::uint8_t { none, user, admin };
 
 // What shall become of a job whose processes are being ended.
-enum class Ending : std::uint8_t { none, cancel, timeout, requeue, requeue_hold };
+enum class Ending : std::uint8_t {
+  none,
+  cancel,
+  timeout,
+  requeue,
+  requeue_hold,
+  preempt,
+  node_fail
+};
 
 // How long a job has run, by the clock that nobody sets and in the boot in which it counts.
 struct RunTime {
@@ -125,6 +133,8 @@ struct Job {
   core::DependencyState dependency_state = {};
   std::string dependency_text = {};  // what is left of them
   WallTime not_before = {};          // after a start that was postponed
+  // It makes room for another one: until then it may end by itself, and after that it is ended.
+  std::optional<MonoTime> evicted = {};
   core::Request request = {};
   std::string gres = {};  // its GPUs in canonical words
   core::Shape shape = {};

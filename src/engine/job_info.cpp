@@ -15,7 +15,7 @@ namespace {
 
 // Whoever adds a field to one of them decides here whether the other one has it, in both functions
 // below, and counts it. The test fills every field of JobInfo and expects it back.
-static_assert(boost::pfr::tuple_size_v<Job> == 48);
+static_assert(boost::pfr::tuple_size_v<Job> == 49);
 static_assert(boost::pfr::tuple_size_v<api::JobInfo> == 64);
 static_assert(boost::pfr::tuple_size_v<api::GpuHold> == 8);
 

@@ -68,7 +68,7 @@ TEST(JobInfo, SaysWhatAJobHoldsInOneGrant) {
 }
 
 TEST(Reason, IsReadBackFromItsWord) {
-  for (int i = 0; i <= static_cast<int>(Reason::user_limit); ++i) {
+  for (int i = 0; i <= static_cast<int>(Reason::limit) + 5; ++i) {
     const auto reason = static_cast<Reason>(i);
     EXPECT_EQ(parse_reason(to_string(reason)), reason) << to_string(reason);
   }

@@ -21,7 +21,13 @@ bool is_plain_name(std::string_view name) {
   });
 }
 
-Result<void> read_gpus(const TomlPlace& place, std::vector<std::int64_t>& gpus) {
+// Which, or how many.
+Result<void> read_gpus(const TomlPlace& place, Partition& partition) {
+  if (place.node().is_integer()) {
+    partition.gpu_count = TRY(place.number(1, core::kMaxGpusPerNode));
+    return {};
+  }
+  auto& gpus = partition.gpus;
   gpus = TRY(place.numbers(0, core::kMaxGpusPerNode - 1));
   std::ranges::sort(gpus);
   if (gpus.empty()) return place.complain("name at least one GPU, or leave it out for all");
@@ -39,8 +45,16 @@ Result<Partition> read_partition(const toml::table& table, std::string_view file
       {"default_time", read_into(partition.own_default_time, &TomlPlace::time)},
       {"users", read_into(partition.users, &TomlPlace::texts)},
       {"groups", read_into(partition.groups, &TomlPlace::texts)},
-      {"gpus",
-       [&](const TomlPlace& place) -> Result<void> { return read_gpus(place, partition.gpus); }},
+      {"gpus", [&](const TomlPlace& place) -> Result<void> { return read_gpus(place, partition); }},
+      {"qos", text_into(partition.qos)},
+      {"preempt",
+       [&](const TomlPlace& place) -> Result<void> {
+         std::string word;
+         TRY(one_of(word, {"off", "requeue", "cancel"})(place));
+         partition.preempt = parse_preempt_mode(word).value_or(PreemptMode::off);
+         return {};
+       }},
+      {"grace_time", span_into(partition.grace)},
       {"tier", number_into(partition.tier, kHighestTier, 0)},
       {"job_factor", number_into(partition.job_factor, kHighestTier, 0)},
   };
@@ -65,8 +79,20 @@ bool is_longer(const TimeLimit& a, const TimeLimit& b) {
   return !b.unlimited() && (a.unlimited() || *a.length > *b.length);
 }
 
+std::string_view to_string(PreemptMode mode) {
+  return mode == PreemptMode::requeue ? "REQUEUE" : mode == PreemptMode::cancel ? "CANCEL" : "OFF";
+}
+
+std::optional<PreemptMode> parse_preempt_mode(std::string_view word) {
+  for (const PreemptMode mode : {PreemptMode::off, PreemptMode::requeue, PreemptMode::cancel}) {
+    if (equals_ignoring_case(word, to_string(mode))) return mode;
+  }
+  return std::nullopt;
+}
+
 std::vector<Partition> usual_partitions() {
-  return {{}, {.name = "besteffort", .is_default = false, .tier = 0}};
+  return {{},
+          {.name = "besteffort", .is_default = false, .tier = 0, .preempt = PreemptMode::requeue}};
 }
 
 Result<std::vector<Partition>> read_partitions(const TomlPlace& place) {

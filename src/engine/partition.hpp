@@ -6,16 +6,24 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
 #include "base/slurm_time.hpp"
+#include "base/time.hpp"
 
 namespace aliquot {
 class TomlPlace;
 }
 
 namespace aliquot::engine {
+
+// What becomes of a partition's jobs where those of a higher tier need their room.
+enum class PreemptMode : std::uint8_t { off, requeue, cancel };
+// As Slurm writes it: OFF, REQUEUE, CANCEL.
+std::string_view to_string(PreemptMode mode);
+std::optional<PreemptMode> parse_preempt_mode(std::string_view word);
 
 struct Partition {
   std::string name = "main";
@@ -28,9 +36,14 @@ struct Partition {
   // Who may use it, by name; with both empty everybody.
   std::vector<std::string> users = {};
   std::vector<std::string> groups = {};
-  std::vector<std::int64_t> gpus = {};  // the only ones, as nvidia-smi counts; empty: all
-  std::int64_t tier = 1;                // jobs of a higher one start first: Slurm's PriorityTier
-  std::int64_t job_factor = 1;          // of all partitions', in a priority: PriorityJobFactor
+  std::vector<std::int64_t> gpus = {};         // the only ones, as nvidia-smi counts; empty: all
+  std::optional<std::int64_t> gpu_count = {};  // so many of them at once
+  std::string qos = {};                        // whose limits are its jobs', beside their own
+  std::int64_t tier = 1;        // jobs of a higher one start first: Slurm's PriorityTier
+  std::int64_t job_factor = 1;  // of all partitions', in a priority: PriorityJobFactor
+
+  PreemptMode preempt = PreemptMode::off;
+  Millis grace = {};  // so long they have to end by themselves
 
   friend bool operator==(const Partition&, const Partition&) = default;
 };

@@ -7,8 +7,8 @@
 #include "engine/fair_share.hpp"
 #include "engine/forecast.hpp"
 #include "engine/job_info.hpp"
+#include "engine/quotas.hpp"
 #include "engine/runs.hpp"
-#include "engine/user_limits.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -206,9 +206,15 @@ Result<void> Queue::read_drained() {
 std::vector<core::RunningEntry> Queue::running_entries() const {
   std::vector<core::RunningEntry> running;
   for (const JobId id : state_.ledger.jobs()) {
-    running.push_back({*state_.ledger.find(id), state_.time_left(state_.jobs.at(id))});
+    running.push_back({*state_.ledger.find(id), left_of(state_.jobs.at(id))});
   }
   return running;
+}
+
+std::optional<Millis> Queue::left_of(const Job& job) const {
+  if (job.state == core::JobState::completing) return Millis(0);  // as good as over
+  if (job.evicted) return std::max(*job.evicted - state_.clock.mono(), Millis(0));
+  return state_.time_left(job);
 }
 
 JobId Queue::earliest(const Job& job) {
@@ -259,6 +265,8 @@ std::optional<Reason> Queue::not_yet(const Job& job) const {
   if (job.hold == Hold::admin) return Reason::held_admin;
   if (job.hold == Hold::user) return Reason::held_user;
   if (!job.unfit.empty()) return Reason::bad_constraints;
+  if (const auto gone = accounts_.barred(job)) return gone;
+  if (reservations_.not_yet(job)) return Reason::reservation;
   if (job.dependency_state.verdict == core::DependencyVerdict::never)
     return Reason::dependency_never;
   if (job.dependency_state.verdict == core::DependencyVerdict::waiting) return Reason::dependency;
@@ -282,31 +290,36 @@ std::optional<Reason> Queue::barred(const Job& job, const Partition& partition) 
   return std::nullopt;
 }
 
-void Queue::Candidates::add(const Admission& admission, const Job& job, core::QueueEntry entry,
-                            const Partition& partition) {
-  entry.tier = partition.tier;
-  entry.shape.devices = admission.devices_of(partition);
-  entry.time_limit = admission.time_limit_in(partition, job);
-  entries.push_back(entry);
-  partitions.push_back(&partition);
+core::QueueEntry Queue::entry_in(const Job& job, const Partition& partition) const {
+  core::QueueEntry entry{.job = job.id,
+                         .tier = partition.tier,
+                         .priority = job.priority,
+                         .order = static_cast<std::uint64_t>(job.order().value()),
+                         .shape = job.shape,
+                         .time_limit = admission_.time_limit_in(partition, job)};
+  if (const auto left = reservations_.left(job); left && !job.spec.time_limit_ms) {
+    entry.time_limit = std::min(entry.time_limit.value_or(*left), *left);
+  }
+  entry.shape.devices =
+      admission_.devices_of(partition) & reservations_.devices_for(job, entry.time_limit);
+  entry.partition = static_cast<std::uint32_t>(&partition - state_.settings.partitions.data());
+  return entry;
 }
 
 bool Queue::held_up() const { return runs_.held_up().has_value(); }
 
 std::vector<core::QueueEntry> Queue::entries_of(const Job& job) const {
-  Candidates candidates;
-  add_open(job, candidates);
-  return std::move(candidates.entries);
+  std::vector<core::QueueEntry> entries;
+  add_open(job, entries);
+  return entries;
 }
 
-void Queue::add_open(const Job& job, Candidates& queue, std::int64_t task) const {
-  const core::QueueEntry entry{.job = job.id,
-                               .priority = job.priority,
-                               .order = static_cast<std::uint64_t>(job.order().value()),
-                               .shape = job.shape,
-                               .task = task};
+void Queue::add_open(const Job& job, std::vector<core::QueueEntry>& queue,
+                     std::int64_t task) const {
   for (const Partition* partition : admission_.find_partitions(job.partition)) {
-    if (!barred(job, *partition)) queue.add(admission_, job, entry, *partition);
+    if (barred(job, *partition)) continue;
+    queue.push_back(entry_in(job, *partition));
+    queue.back().task = task;
   }
 }
 
@@ -319,7 +332,7 @@ void Queue::weigh_jobs() {
 }
 
 // False when nobody could start.
-bool Queue::prepare_entries(Candidates& queue) {
+bool Queue::prepare_entries(std::vector<core::QueueEntry>& queue) {
   std::unordered_map<JobId, std::int64_t> running_tasks;
   for (const auto& [id, job] : state_.jobs) {
     if (core::is_active(job.state) && job.array) ++running_tasks[*job.array];
@@ -367,12 +380,13 @@ bool Queue::prepare_entries(Candidates& queue) {
     return !a->is_array() && b->is_array();
   });
   for (Job* job : throttled) add(*job);
-  return !queue.entries.empty();
+  return !queue.empty();
 }
 
 void Queue::schedule() {
   state_.schedule_needed = false;
   ++passes_;
+  reservations_.expire();
   earliest_.reset();
   const WallTime now = state_.clock.wall();
   std::vector<JobId> hopeless;
@@ -400,14 +414,15 @@ void Queue::schedule() {
 
   weigh_jobs();
   if (runs_.held_up()) return;
-  Candidates candidates;
-  if (!prepare_entries(candidates)) return;
-  const auto& queue = candidates.entries;
+  std::vector<core::QueueEntry> queue;
+  if (!prepare_entries(queue)) return;
   const auto running = running_entries();
-  UserRules rules(state_);
+  Quotas quotas(state_);
+  const auto rules = quotas.rules(queue);
   const core::Decision decision =
-      core::schedule(state_.ledger.cluster(), queue, running, *state_.policy, &rules);
+      core::schedule(state_.ledger.cluster(), queue, running, *state_.policy, rules.get());
 
+  evict_for(queue, decision);
   std::set<JobId> told;
   for (const core::Wait& wait : decision.waits) {
     const core::QueueEntry& entry = queue[wait.entry];
@@ -422,7 +437,7 @@ void Queue::schedule() {
     Job& job = entry.task >= 0 ? state_.split(waiting, entry.task) : waiting;
     // The rest of the array was not asked, or waits for another reason now.
     if (waiting.is_array()) state_.schedule_needed = true;
-    job.partition = candidates.partitions[start.entry]->name;
+    job.partition = state_.settings.partitions[entry.partition].name;
     job.time_limit = entry.time_limit;
     runs_.start(job, start.placement);
   }

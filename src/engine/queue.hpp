@@ -10,9 +10,13 @@
 #include <vector>
 
 #include "api/types.hpp"
+#include "core/preempt.hpp"
 #include "core/schedule.hpp"
+#include "engine/accounts.hpp"
 #include "engine/admission.hpp"
+#include "engine/gpu_service.hpp"
 #include "engine/lookup.hpp"
+#include "engine/reservations.hpp"
 #include "engine/state.hpp"
 
 namespace aliquot::engine {
@@ -23,7 +27,14 @@ class Runs;
 class Queue {
  public:
   Queue(State& state, Runs& runs, Forecast& forecast)
-      : state_(state), runs_(runs), forecast_(forecast), names_(state), admission_(state) {}
+      : state_(state),
+        runs_(runs),
+        forecast_(forecast),
+        names_(state),
+        admission_(state),
+        accounts_(state),
+        gpu_service_(state),
+        reservations_(state) {}
 
   Answer<JobId> submit(const Caller& caller, api::JobSpec spec);
   // When it could start, if that is known, without submitting: sbatch --test-only.
@@ -40,6 +51,14 @@ class Queue {
   // The machine starts no more jobs, until it is resumed.
   Answer<void> drain(const Caller& caller, const std::string& reason);
   Answer<void> undrain(const Caller& caller);
+  // The same for some of its GPUs. What is down is drained, and what runs on it is ended.
+  Answer<void> drain_gpus(const Caller& caller, const api::DrainSpec& spec);
+  Answer<void> undrain_gpus(const Caller& caller, const std::vector<std::int64_t>& gpus);
+
+  [[nodiscard]] Accounts& accounts() { return accounts_; }
+  [[nodiscard]] GpuService& gpu_service() { return gpu_service_; }
+  [[nodiscard]] Reservations& reservations() { return reservations_; }
+  [[nodiscard]] const Reservations& reservations() const { return reservations_; }
 
   // A job that was checked, with a number of its own from now on.
   Job& add(Job job);
@@ -48,12 +67,11 @@ class Queue {
   void hold_one(Job& job, Hold hold);
   // What keeps a job from being looked at, before any question of room.
   [[nodiscard]] std::optional<Reason> not_yet(const Job& job) const;
+  // How long a running job will still hold what it holds, as far as that is known.
+  [[nodiscard]] std::optional<Millis> left_of(const Job& job) const;
+  // Which limit keeps a job that could be looked at, in sentences; nothing where none does.
+  [[nodiscard]] std::vector<std::string> limit_sentences(const Job& job) const;
 
-  struct Drained {
-    std::string reason;
-    Uid uid;
-    WallTime since;
-  };
   [[nodiscard]] const std::optional<Drained>& drained() const { return drained_; }
   Result<void> read_drained();
 
@@ -83,15 +101,11 @@ class Queue {
  private:
   void schedule();
   void weigh_jobs();
-  // What could start, and in which partition.
-  struct Candidates {
-    std::vector<core::QueueEntry> entries;
-    std::vector<const Partition*> partitions;  // one for each entry
-    void add(const Admission& admission, const Job& job, core::QueueEntry entry,
-             const Partition& partition);
-  };
-  bool prepare_entries(Candidates& queue);
-  void add_open(const Job& job, Candidates& queue, std::int64_t task = -1) const;
+  void evict_for(const std::vector<core::QueueEntry>& queue, const core::Decision& decision);
+  // The job in this partition, in line with the others.
+  [[nodiscard]] core::QueueEntry entry_in(const Job& job, const Partition& partition) const;
+  bool prepare_entries(std::vector<core::QueueEntry>& queue);
+  void add_open(const Job& job, std::vector<core::QueueEntry>& queue, std::int64_t task = -1) const;
   // What keeps a job that may start from this partition.
   [[nodiscard]] std::optional<Reason> barred(const Job& job, const Partition& partition) const;
   void judge_dependencies(Job& job);
@@ -108,6 +122,9 @@ class Queue {
   Forecast& forecast_;
   Lookup names_;
   Admission admission_;
+  Accounts accounts_;
+  GpuService gpu_service_;
+  Reservations reservations_;
   std::optional<Drained> drained_;
   std::uint64_t passes_ = 0;
   MonoTime schedule_after_;

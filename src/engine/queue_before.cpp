@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "engine/queue.hpp"
+#include "engine/quotas.hpp"
 #include "engine/runs.hpp"
-#include "engine/user_limits.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -21,10 +21,9 @@ Millis comfortably_below(Millis length) {
 }  // namespace
 
 std::optional<Queue::Before> Queue::before(const Job& job) {
-  Candidates candidates;
+  std::vector<core::QueueEntry> queue;
   weigh_jobs();
-  if (held_up() || !prepare_entries(candidates)) return std::nullopt;
-  auto& queue = candidates.entries;
+  if (held_up() || !prepare_entries(queue)) return std::nullopt;
   const auto mine = std::ranges::find(queue, job.id, &core::QueueEntry::job);
   if (mine == queue.end()) return std::nullopt;
   Before before;
@@ -39,8 +38,8 @@ std::optional<Queue::Before> Queue::before(const Job& job) {
 
   const auto running = running_entries();
   const auto decide = [&] {
-    UserRules rules(state_);
-    return core::schedule(state_.ledger.cluster(), queue, running, *state_.policy, &rules);
+    const auto rules = Quotas(state_).rules(queue);
+    return core::schedule(state_.ledger.cluster(), queue, running, *state_.policy, rules.get());
   };
   const core::Decision decision = decide();
   const auto reserved = std::ranges::find_if(

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "core/schedule.hpp"
-#include "engine/user_limits.hpp"
+#include "engine/quotas.hpp"
 
 namespace aliquot::engine {
 namespace {
 
-constexpr std::array<std::pair<Reason, std::string_view>, 20> kReasons{{
+constexpr std::array<std::pair<Reason, std::string_view>, 23> kReasons{{
     {Reason::none, "None"},
     {Reason::priority, core::reason::kPriority},
     {Reason::resources, core::reason::kResources},
@@ -24,6 +24,9 @@ constexpr std::array<std::pair<Reason, std::string_view>, 20> kReasons{{
     {Reason::partition_down, "PartitionDown"},
     {Reason::not_available, core::reason::kNotAvailable},
     {Reason::bad_constraints, "BadConstraints"},
+    {Reason::invalid_account, "InvalidAccount"},
+    {Reason::invalid_qos, "InvalidQOS"},
+    {Reason::reservation, "Reservation"},
     {Reason::launch_failure, "JobLaunchFailure"},
     {Reason::time_limit, "TimeLimit"},
     {Reason::deadline, "Deadline"},
@@ -36,7 +39,10 @@ constexpr std::array<std::pair<Reason, std::string_view>, 20> kReasons{{
 }  // namespace
 
 std::string_view to_string(Reason reason) {
-  if (const UserLimit* limit = user_limit_of(reason)) return limit->reason;
+  if (is_limit(reason)) {
+    return limit_words().at(static_cast<std::size_t>(reason) -
+                            static_cast<std::size_t>(Reason::limit));
+  }
   return kReasons[static_cast<std::size_t>(reason)].second;
 }
 
@@ -45,10 +51,10 @@ Reason parse_reason(std::string_view word) {
   const auto found =
       std::ranges::find(kReasons, word, &std::pair<Reason, std::string_view>::second);
   if (found != kReasons.end()) return found->first;
-  const auto limit = std::ranges::find(user_limits(), word, &UserLimit::reason);
-  if (limit == user_limits().end()) return Reason::none;
-  return static_cast<Reason>(static_cast<std::ptrdiff_t>(Reason::user_limit) +
-                             (limit - user_limits().begin()));
+  const auto& limits = limit_words();
+  const auto limit = std::ranges::find(limits, word);
+  if (limit == limits.end()) return Reason::none;
+  return static_cast<Reason>(static_cast<std::ptrdiff_t>(Reason::limit) + (limit - limits.begin()));
 }
 
 }  // namespace aliquot::engine

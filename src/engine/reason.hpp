@@ -21,6 +21,9 @@ enum class Reason : std::uint8_t {
   partition_down,
   not_available,
   bad_constraints,
+  invalid_account,
+  invalid_qos,
+  reservation,
   // It is over.
   launch_failure,
   time_limit,
@@ -29,11 +32,11 @@ enum class Reason : std::uint8_t {
   node_down,
   nonzero_exit,
   raised_signal,  // JobInfo says which
-  // It waits, since its user would hold too much: this is the first row of user_limits(), the next
-  // value the next one.
-  user_limit,
+  // It waits for a limit: this is the first of limit_words(), the next value the next one.
+  limit,
 };
 
+inline bool is_limit(Reason reason) { return reason >= Reason::limit; }
 std::string_view to_string(Reason reason);
 // A word that we do not know is none: who reads it back finds the reason anew.
 Reason parse_reason(std::string_view word);

@@ -28,6 +28,12 @@ enum class Why : std::uint8_t {
   bad_script,
   no_such_partition,
   not_in_partition,
+  bad_account,
+  bad_qos,
+  bad_change,
+  no_such_reservation,
+  bad_reservation_name,
+  not_in_reservation,
   never_fits,
   too_many_cpus,
   // The caller may not.

@@ -21,9 +21,6 @@ namespace {
 constexpr std::string_view kKeepsHeld = ": the job keeps what it holds until it does";
 constexpr Millis kRemindStuck = hours(1);
 
-// How much longer than the job's own grace its stepd may take to end it.
-constexpr Millis kStepdGrace = seconds(30);
-
 }  // namespace
 
 void Runs::start(Job& job, core::Placement placement) {
@@ -140,6 +137,7 @@ void Runs::back_to_queue(Job& job, bool held, bool count) {
   }
   state_.set_state(job, core::JobState::pending);
   job.ending = Ending::none;
+  job.evicted.reset();
   job.mark.clear();
   job.run_time = {};
   job.limited_at = {};
@@ -286,6 +284,11 @@ void Runs::ended(const node::ExitRecord& record) {
   Job* job = state_.find_active(JobId(record.job_id), record.attempt);
   if (job == nullptr) return;
   remember_use(*job, record);
+  // Told to make room it went by itself; what ended well is done.
+  if (job->evicted && job->ending == Ending::none &&
+      (record.exit_code != 0 || record.exit_signal != 0)) {
+    job->ending = ending_of_evicted(*job);
+  }
   if (job->ending == Ending::requeue || job->ending == Ending::requeue_hold) {
     return back_to_queue(*job, job->ending == Ending::requeue_hold, true);
   }
@@ -296,6 +299,9 @@ void Runs::ended(const node::ExitRecord& record) {
   // The exit code of a job that was ended from outside says nothing about its script.
   if (record.reason == node::EndReason::timeout || job->ending == Ending::timeout) {
     return finish(job->id, JobState::timeout, Reason::time_limit);
+  }
+  if (const auto outcome = outcome_of(job->ending)) {
+    return finish(job->id, outcome->state, outcome->reason);
   }
   job->exit = exit;
   if (record.reason == node::EndReason::launch_failed) {
@@ -320,6 +326,9 @@ void Runs::never_started(JobId id, std::int64_t attempt, const std::string& why)
   }
   if (job->ending == Ending::timeout) {
     return finish(id, core::JobState::timeout, Reason::time_limit);
+  }
+  if (const auto outcome = outcome_of(job->ending)) {
+    return finish(id, outcome->state, outcome->reason);
   }
   // Its client went away while it was let in.
   if (!job->spec.batch && job->state == core::JobState::completing) {
@@ -357,6 +366,9 @@ void Runs::lost(JobId id, std::int64_t attempt) {
   }
   if (job->ending == Ending::timeout)
     return finish(id, core::JobState::timeout, Reason::time_limit);
+  if (const auto outcome = outcome_of(job->ending)) {
+    return finish(id, outcome->state, outcome->reason);
+  }
   if (job->spec.requeue && job->spec.batch) {
     back_to_queue(*job, job->ending == Ending::requeue_hold, true);
     job->detail = "it was lost while it ran, and starts again";
@@ -385,7 +397,8 @@ void Runs::end_processes(Job& job, Ending ending) {
     if (ending_job == nullptr) return;
     if (ending_job->spec.batch) {
       if (was_suspended) state_.executor.command(id, node::ResumeCommand{});
-      state_.executor.command(id, node::CancelCommand{});
+      const char* cause = ending_job->evicted ? "DUE TO PREEMPTION" : "";
+      state_.executor.command(id, node::CancelCommand{cause});
     } else {
       if (was_suspended) state_.executor.freeze_allocation(*ending_job, false);
       state_.executor.end_allocation(
@@ -401,31 +414,6 @@ void Runs::act_limit(const Job& job) {
     if (one == nullptr || !one->spec.batch) return;
     state_.executor.command(id, node::LimitCommand{one->time_limit});
   });
-}
-
-// Batch jobs are watched by their stepd, and here where that one hangs.
-void Runs::enforce_times() {
-  std::vector<Job*> over;
-  for (const JobId id : state_.timed) {
-    Job* job = state_.find(id);
-    const auto left = job == nullptr ? std::nullopt : patience_left(*job);
-    if (left && *left <= Millis(0)) over.push_back(job);
-  }
-  for (Job* job : over) end_processes(*job, Ending::timeout);
-}
-
-std::optional<Millis> Runs::patience_left(const Job& job) const {
-  if (!job.spec.batch || job.state != core::JobState::running || !job.time_limit) {
-    return std::nullopt;
-  }
-  const Millis due = std::max(*job.time_limit, job.limited_at);
-  return due + state_.settings.kill_wait + kStepdGrace - state_.ran(job);
-}
-
-std::optional<WallTime> Runs::due(const Job& job) const {
-  const auto left = patience_left(job);
-  if (!left) return std::nullopt;
-  return state_.clock.wall() + std::max(*left, Millis(0));
 }
 
 std::optional<std::string> Runs::held_up() const {

@@ -50,6 +50,12 @@ class Runs final : public ExecutorEvents {
   // The job is over: on record, and no longer in memory.
   void finish(JobId id, core::JobState state, Reason reason);
   void end_processes(Job& job, Ending ending);
+  // The job makes room for that one: it is told, has its grace time, and is ended then.
+  void evict(Job& job, JobId by);
+  // The GPU under it is taken away: it starts elsewhere, or has failed.
+  void take_down(Job& job, const std::string& reason);
+  // How that is done to this job, and whether at all.
+  [[nodiscard]] PreemptMode preempt_mode(const Job& job) const;
   // Before a suspended job becomes anything else: the time that it stood still is none of its own.
   void count_suspension(Job& job);
   // A batch job's stepd hears of its time limit.
@@ -94,6 +100,14 @@ class Runs final : public ExecutorEvents {
   void back_to_queue(Job& job, bool held, bool count);
   void release_grant(Job& job);
   void remember_use(Job& job, const node::ExitRecord& record);
+  // What becomes of a job that is ended for others' sake, whatever it says itself.
+  struct Outcome {
+    core::JobState state;
+    Reason reason;
+  };
+  static std::optional<Outcome> outcome_of(Ending ending);
+  void end_evicted();
+  [[nodiscard]] Ending ending_of_evicted(const Job& job) const;
   void cancel_one(Job& job, const Caller& caller);
   Answer<void> requeue_over(const Caller& caller, const std::string& id, bool held);
   void act_frozen(const Job& job);

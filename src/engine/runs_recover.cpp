@@ -18,6 +18,9 @@ Result<void> Runs::recover() {
   if (state_.last_id > recorded) TRY(state_.store.keep_last_id(state_.last_id));
   TRY(queue_.read_drained());
   TRY(read_usage(state_));
+  TRY(queue_.accounts().read());
+  TRY(queue_.gpu_service().read());
+  TRY(queue_.reservations().read());
   Store::Live live = TRY(state_.store.load_live());
   for (Job& job : live.jobs) TRY(take_up(std::move(job)));
   end_unknown(left, live);

@@ -1,10 +1,10 @@
 #include "engine/settings.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/toml_reader.hpp"
 #include "core/policy.hpp"
-#include "engine/user_limits.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -26,6 +26,20 @@ TomlReader library_into(std::string& to) {
 template <class T>  // Bytes, or an optional of them
 TomlReader size_into(T& to) {
   return read_into(to, &TomlPlace::size);
+}
+
+// `4`, `0.5`: parts of a GPU count as parts.
+TomlReader gpus_into(std::optional<Compute>& to) {
+  return [&to](const TomlPlace& place) -> Result<void> {
+    constexpr double kMost = 1'000'000;
+    const auto number = place.node().value<double>();
+    if (!place.node().is_number() || !number || !(*number > 0) || !(*number <= kMost)) {
+      return place.complain("expected a number of GPUs above 0, as 4 or 0.5");
+    }
+    to = Compute(
+        std::max<std::int64_t>(std::llround(*number * static_cast<double>(kWholeGpu.value())), 1));
+    return {};
+  };
 }
 
 TomlReader limits_into(Settings& settings) {
@@ -71,19 +85,14 @@ TomlReader priority_into(PrioritySettings& priority) {
 }
 
 TomlReader jobs_into(Settings& settings) {
-  TomlReaders readers{{"default_time", read_into(settings.default_time, &TomlPlace::time)},
-                      {"memory_per_cpu", size_into(settings.memory_per_cpu)},
-                      {"processes", number_into(settings.processes, 4'194'304, 0)},
-                      {"kill_wait", span_into(settings.kill_wait)},
-                      {"min_job_age", span_into(settings.min_job_age)},
-                      {"purge_after", read_into(settings.purge_after, &TomlPlace::span)}};
-  for (const UserLimit& limit : user_limits()) {
-    readers.emplace(limit.setting, [&settings, &limit](const TomlPlace& place) -> Result<void> {
-      settings.user_limits[limit.setting] = TRY(limit.read(place));
-      return {};
-    });
-  }
-  return toml_table(std::move(readers));
+  return toml_table({{"default_time", read_into(settings.default_time, &TomlPlace::time)},
+                     {"memory_per_cpu", size_into(settings.memory_per_cpu)},
+                     {"gpus_per_user", gpus_into(settings.gpus_per_user)},
+                     {"shares_only_in_reservations", truth_into(settings.shares_in_reservations)},
+                     {"processes", number_into(settings.processes, 4'194'304, 0)},
+                     {"kill_wait", span_into(settings.kill_wait)},
+                     {"min_job_age", span_into(settings.min_job_age)},
+                     {"purge_after", read_into(settings.purge_after, &TomlPlace::span)}});
 }
 
 }  // namespace
@@ -165,11 +174,8 @@ Reloaded reload_settings(Settings& current, const Settings& next) {
   fixed("enforce.library", &Settings::library);
   live("jobs.default_time", &Settings::default_time);
   live("jobs.memory_per_cpu", &Settings::memory_per_cpu);
-  for (const UserLimit& limit : user_limits()) {
-    if (limit.most(current) != limit.most(next))
-      reloaded.changed.push_back("jobs." + limit.setting);
-  }
-  current.user_limits = next.user_limits;
+  live("jobs.gpus_per_user", &Settings::gpus_per_user);
+  live("jobs.shares_only_in_reservations", &Settings::shares_in_reservations);
   fixed("jobs.kill_wait", &Settings::kill_wait);
   fixed("jobs.processes", &Settings::processes);
   live("jobs.min_job_age", &Settings::min_job_age);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -75,8 +74,9 @@ struct Settings {
   // For jobs that say none. Absent: nothing is set aside and nothing enforced, as in a Slurm that
   // does not count memory.
   std::optional<Bytes> memory_per_cpu = {};
-  // What one user may hold at once, by the settings' names in user_limits.hpp.
-  std::map<std::string, std::int64_t> user_limits = {};
+  // What one user's running jobs may hold at once, where no QOS says.
+  std::optional<Compute> gpus_per_user = {};
+  bool shares_in_reservations = false;  // parts of a GPU nowhere else
   // Processes and threads of one job. Absent: 15 % of what the machine can have; 0: no limit.
   std::optional<std::int64_t> processes = {};
   Millis kill_wait = seconds(30);

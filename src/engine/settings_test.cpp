@@ -137,7 +137,7 @@ TEST(Settings, AMistakeIsNamedWithItsLine) {
             "x.toml:3: jobs.kill_wiat: there is no such setting; known here: default_time, "
             "gpus_per_user, "
             "kill_wait, "
-            "memory_per_cpu, min_job_age, processes, purge_after");
+            "memory_per_cpu, min_job_age, processes, purge_after, shares_only_in_reservations");
   EXPECT_EQ(complaint("[gpu]\nmps_per_gpu = \"many\"\n"),
             "x.toml:2: gpu.mps_per_gpu: expected a whole number from 1 to 1000000");
   EXPECT_EQ(complaint("[schedule]\npolicy = \"magic\"\n").substr(0, 40),
@@ -222,6 +222,7 @@ policy = "least-occupied"
 memory_per_cpu = "4G"
 default_time = "5:00"
 gpus_per_user = 2
+shares_only_in_reservations = true
 kill_wait = 10
 processes = 100
 min_job_age = 5
@@ -255,9 +256,10 @@ name = "short"
   EXPECT_EQ(reloaded.changed,
             (std::vector<std::string>{
                 "partition", "enforce.watch_ms", "jobs.default_time", "jobs.memory_per_cpu",
-                "jobs.gpus_per_user", "jobs.min_job_age", "jobs.purge_after", "limits", "priority",
-                "monitor.interval", "monitor.idle_interval", "monitor.stale_after", "log.level"}));
-  EXPECT_EQ(reloaded.changed.size() + reloaded.needs_restart.size(), 32U);
+                "jobs.gpus_per_user", "jobs.shares_only_in_reservations", "jobs.min_job_age",
+                "jobs.purge_after", "limits", "priority", "monitor.interval",
+                "monitor.idle_interval", "monitor.stale_after", "log.level"}));
+  EXPECT_EQ(reloaded.changed.size() + reloaded.needs_restart.size(), 33U);
   EXPECT_EQ(current.limits, next->limits);
   EXPECT_EQ(current.limits.jobs_per_user, 5);
   EXPECT_EQ(current.purge_after, days(30));

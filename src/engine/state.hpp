@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/accounts.hpp"
 #include "base/clock.hpp"
 #include "core/fair_share.hpp"
 #include "core/ledger.hpp"
@@ -80,6 +81,21 @@ struct Parts {
   Uid owner;  // whom the daemon runs as; root serves everybody
 };
 
+// Out of service by hand: why, by whom, since when.
+struct Drained {
+  std::string reason;
+  Uid uid;
+  WallTime since;
+};
+
+// What keeps jobs from one GPU.
+struct GpuOutage {
+  std::optional<Drained> drain = {};
+  core::Health seen = core::Health::ok;  // by the monitor
+  std::string trouble = {};
+  WallTime since = {};
+};
+
 struct State : Parts {
   core::Ledger ledger;
   std::unique_ptr<core::Policy> policy;
@@ -91,6 +107,9 @@ struct State : Parts {
   std::set<JobId> timed = {};
   // How many there are of each user, elements of arrays counted; absent: to be counted anew.
   std::optional<std::unordered_map<Uid, std::int64_t>> counts = {};
+  api::AccountBook book = {};  // what sacctmgr keeps
+  std::map<core::GpuIndex, GpuOutage> gpu_service = {};
+  std::vector<api::ReservationInfo> reservations = {};
   std::int64_t last_id = 0;
   // News for the queue.
   bool schedule_needed = true;

@@ -15,7 +15,6 @@
 #include "engine/job_info.hpp"
 #include "engine/queue.hpp"
 #include "engine/runs.hpp"
-#include "engine/user_limits.hpp"
 
 namespace aliquot::engine {
 namespace {
@@ -63,9 +62,8 @@ std::string Views::partition_sentence(const Job& job) const {
 std::string Views::wait_sentence(const Job& job) const {
   if (job.state != core::JobState::pending || !job.detail.empty()) return "";
   if (auto held_up = runs_.held_up()) return *held_up;
-  if (const UserLimit* limit = user_limit_of(job.reason)) {
-    const auto most = limit->most(state_.settings).value_or(0);
-    return fmt::format(fmt::runtime(limit->sentence), limit->show(most));
+  if (is_limit(job.reason)) {
+    return fmt::format("a limit keeps it: 'aliquot why {}' says whose", job.id);
   }
   switch (job.reason) {
     case Reason::resources:
@@ -85,6 +83,14 @@ std::string Views::wait_sentence(const Job& job) const {
           format_timestamp(WallTime(job.spec.begin_ms.value_or(0))), job.id);
     case Reason::held_user:
       return fmt::format("held: 'scontrol release {}'", job.id);
+    case Reason::invalid_account:
+      return fmt::format("its account, {}, has been removed: 'scontrol update jobid={} account=…'",
+                         job.spec.account, job.id);
+    case Reason::reservation:
+      return queue_.reservations().not_yet(job).value_or("");
+    case Reason::invalid_qos:
+      return fmt::format("its QOS, {}, has been removed: 'scontrol update jobid={} qos=…'",
+                         job.spec.qos, job.id);
     case Reason::held_admin:
       return "held by an administrator";
     case Reason::bad_constraints:
@@ -300,7 +306,11 @@ Answer<api::WhyInfo> Views::why(const Caller& caller, const std::string& id) {
     return why;
   }
   why.earliest_start_ms = info->start_ms;
-  const bool room = !queue_.not_yet(*job) && user_limit_of(job->reason) == nullptr &&
+  if (is_limit(job->reason) && !queue_.not_yet(*job) && !runs_.held_up()) {
+    why.sentences = queue_.limit_sentences(*job);
+    if (!why.sentences.empty()) return why;
+  }
+  const bool room = !queue_.not_yet(*job) && !is_limit(job->reason) &&
                     job->reason != Reason::task_limit && !runs_.held_up();
   if (!room) {
     const std::string& detail = job->detail;  // of a start that failed, its owner's

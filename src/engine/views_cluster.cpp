@@ -4,8 +4,9 @@
 #include "base/size.hpp"
 #include "base/slurm_time.hpp"
 #include "base/text.hpp"
+#include "engine/accounts.hpp"
 #include "engine/queue.hpp"
-#include "engine/user_limits.hpp"
+#include "engine/quotas.hpp"
 #include "engine/views.hpp"
 #include "gpu/trouble.hpp"
 #include "node/job_grant.hpp"
@@ -79,6 +80,22 @@ void Views::show_gpus(api::NodeInfo& shown_node) const {
                                    .job_id = job ? std::optional(job->value()) : std::nullopt});
       }
     }
+    if (const auto outage = state_.gpu_service.find(static_cast<core::GpuIndex>(i));
+        outage != state_.gpu_service.end()) {
+      const GpuOutage& one = outage->second;
+      if (one.drain) {
+        shown.reason = one.drain->reason;
+        shown.reason_user = state_.users.name(one.drain->uid);
+        shown.reason_ms = one.drain->since.ms();
+        if (one.seen == core::Health::ok) {
+          shown.health = (gpu.jobs > 0 ? "draining: " : "drained: ") + one.drain->reason;
+        }
+      } else if (one.seen != core::Health::ok) {
+        shown.reason = one.trouble.empty() ? "it cannot be used" : one.trouble;
+        shown.reason_user = "root";  // whom the daemon runs as
+        shown.reason_ms = one.since.ms();
+      }
+    }
     shown_node.gpus.push_back(std::move(shown));
   }
 }
@@ -127,8 +144,12 @@ api::ClusterInfo Views::cluster_info() const {
                              .users = partition.users,
                              .groups = partition.groups,
                              .gpus = partition.gpus,
+                             .gpu_count = partition.gpu_count,
+                             .qos = partition.qos,
                              .tier = partition.tier,
-                             .job_factor = partition.job_factor};
+                             .job_factor = partition.job_factor,
+                             .preempt_mode = std::string(to_string(partition.preempt)),
+                             .grace_ms = partition.grace.value()};
     if (partition.max_time.length) shown.max_time_ms = partition.max_time.length->value();
     if (partition.default_time.length)
       shown.default_time_ms = partition.default_time.length->value();
@@ -156,9 +177,11 @@ api::ClusterInfo Views::cluster_info() const {
   if (state_.settings.purge_after) {
     info.config["PurgeJobAfter"] = fmt::format("{} sec", *state_.settings.purge_after / seconds(1));
   }
-  for (const UserLimit& limit : user_limits()) {
-    if (const auto most = limit.most(state_.settings))
-      info.config[limit.config] = limit.show(*most);
+  const auto* qos = find_qos(state_.book, kNormalQos);
+  const auto own = qos == nullptr ? std::nullopt : qos->max_tres_per_user.gpus;
+  if (own || state_.settings.gpus_per_user) {
+    info.config["MaxGpusPerUser"] =
+        format_gpus(own ? Compute(*own) : *state_.settings.gpus_per_user);
   }
   return info;
 }

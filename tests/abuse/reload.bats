@@ -30,3 +30,34 @@ max_job_count = "many"' >/dev/null
   eventually said 'the settings stay as they are: .*aliquot.toml:2'
   [[ $(scontrol show config | grep MaxJobCount) == *" 77" ]]
 }
+
+@test "scontrol reconfigure does the same, for root alone, and says what is wrong; --check looks without a daemon" {
+  start_users "$(settings '')"
+  id=$(as games sbatch --parsable -o /dev/null --wrap 'sleep 1000')
+  eventually has_state "$id" RUNNING
+  settings '[limits]
+max_job_count = 78
+[cluster]
+name = "other"' >/dev/null
+  run as games scontrol reconfigure
+  [ "$status" = 1 ]
+  [[ $output == *"Access/permission denied"* ]]
+  run scontrol reconfigure
+  [ "$status" = 0 ]
+  [ "$output" = "These have changed and need a restart: cluster.name" ]
+  [[ $(scontrol show config | grep MaxJobCount) == *" 78" ]]
+  [ "$(field "$id" JobState)" = RUNNING ]
+  file=$(settings '[limits]
+max_job_count = "many"')
+  run scontrol reconfigure
+  [ "$status" = 1 ]
+  [[ $output == "slurm_reconfigure error: "*"aliquot.toml:2"* ]]
+  run "$ALIQUOT_BIN/aliquotd" --check "$file"
+  [ "$status" = 1 ]
+  [[ $output == *"aliquot.toml:2: limits.max_job_count"* ]]
+  file=$(settings '[partition.only]
+tier = 3')
+  run "$ALIQUOT_BIN/aliquotd" --check "$file"
+  [ "$status" = 0 ]
+  [[ $output == *"are fine; partitions: only*" ]]
+}

@@ -42,17 +42,19 @@ walk() { # WORD…
   walked=0
   walk aliquot
   [ "$walked" -ge 20 ]
-  for command in sbatch srun salloc scancel squeue sinfo sacct sprio sshare; do walk aliquot "$command"; done
+  for command in sbatch srun salloc scancel squeue sinfo sacct sprio sshare sacctmgr; do walk aliquot "$command"; done
 }
 
 @test "commands" {
-  offers "sacct salloc sbatch scancel scontrol seff setup shims sim sinfo slurm sprio squeue srun sshare status" aliquot s
+  offers "sacct sacctmgr salloc sbatch scancel scontrol seff setup shims sim sinfo slurm sprio squeue srun sshare status" aliquot s
   offers "sandbox setup" aliquot slurm s
   offers "restart" aliquot slurm sandbox r
   offers "replay" aliquot sim re
   offers "--gpu-bind --gpu-mem --gpu-share --gpus --gpus-per-node --gpus-per-task" aliquot sbatch --gpu
   offers "release requeue requeuehold resume" aliquot scontrol re
   offers "partition" aliquot scontrol show p
+  offers "account association" aliquot sacctmgr show a
+  offers "add" aliquot sacctmgr a
 }
 
 @test "Slurm's commands are completed, too: those that the program lists" {
@@ -62,7 +64,7 @@ walk() { # WORD…
     complete -p "$name"
     listed+=" $name"
   done
-  [ "$listed" = " sbatch srun salloc scancel squeue sinfo scontrol sacct seff sprio sshare" ]
+  [ "$listed" = " sbatch srun salloc scancel squeue sinfo scontrol sacct seff sprio sshare sacctmgr" ]
 }
 
 @test "values" {

@@ -1,5 +1,6 @@
 // scontrol: one command from the command line. Interactive use is not offered.
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/console.hpp"
+#include "cli/control/scontrol_reservation.hpp"
 #include "cli/control/scontrol_text.hpp"
 #include "cli/control/scontrol_update.hpp"
 #include "cli/help_text.hpp"
@@ -46,12 +48,6 @@ struct Call {
 int say(std::string_view text) {
   fmt::print(stderr, "{}\n", text);
   return 1;
-}
-
-// Slurm's commands may be cut short to what is still theirs alone.
-bool is_command(std::string_view word, std::string_view name, std::size_t least) {
-  return word.size() >= least && word.size() <= name.size() &&
-         equals_ignoring_case(word, name.substr(0, word.size()));
 }
 
 int show_hostnames(const Call& call) {
@@ -171,6 +167,82 @@ int show_partitions(const Call& call, const api::ClusterInfo& cluster) {
   return print(out);
 }
 
+constexpr std::string_view kReservationFailed = "slurm_load_reservations error";
+
+int show_reservations(const Call& call) {
+  auto daemon = DaemonClient::connect();
+  if (!daemon) return load_failed(kReservationFailed, daemon.error());
+  const auto cluster = daemon->get<api::ClusterInfo>("/v1/cluster");
+  if (!cluster) return load_failed(kReservationFailed, cluster.error());
+  const auto all = daemon->get<api::ReservationList>("/v1/reservations");
+  if (!all) return load_failed(kReservationFailed, all.error());
+  std::string out;
+  for (const auto& one : all->reservations) {
+    if (call.word(1).empty() || call.word(1) == one.name) {
+      out += show_reservation(one, *cluster, call.style, wall_now());
+    }
+  }
+  if (out.empty() && !call.word(1).empty()) {
+    return say(fmt::format("Reservation {} not found", call.word(1)));
+  }
+  return print(out.empty() ? "No reservations in the system\n" : out);
+}
+
+// `create reservation …`, and the same for update and delete; `words` without that word.
+int change_reservation(std::string_view verb, const std::vector<std::string_view>& words) {
+  const auto failed = [&](const api::ErrorInfo& error) {
+    // Ours says which GPU or which word; Slurm's texts are for what Slurm would say.
+    const std::string& text =
+        error.code == "ESLURM_NODES_BUSY" || error.code == "ESLURM_INVALID_TIME_VALUE"
+            ? error_text(error) + ": " + error.message
+            : error_text(error);
+    return say(fmt::format("Error {} the reservation: {}",
+                           verb == "create"   ? "creating"
+                           : verb == "update" ? "updating"
+                                              : "deleting",
+                           text));
+  };
+  auto daemon = DaemonClient::connect();
+  if (!daemon) return failed(daemon.error());
+  const auto cluster = daemon->get<api::ClusterInfo>("/v1/cluster");
+  if (!cluster) return failed(cluster.error());
+  std::vector<std::int64_t> gpus;
+  for (const auto& gpu : cluster->node.gpus) gpus.push_back(gpu.index);
+  const auto spec = parse_reservation(words, gpus, wall_now());
+  if (!spec) return say(spec.error().message);
+  if (verb != "create" && spec->name.empty())
+    return say("Reservation must be given.  No update sent");
+  const auto done = daemon->post<api::ReservationInfo>(fmt::format("/v1/reservations/{}", verb),
+                                                       api::to_json(*spec));
+  if (!done) return failed(done.error());
+  if (verb == "create") return print(fmt::format("Reservation created: {}\n", done->name));
+  return verb == "update" ? print("Reservation updated.\n") : 0;
+}
+
+bool is_reservation(std::string_view word) {
+  const auto key = word.substr(0, word.find('='));
+  return equals_ignoring_case(key, "ReservationName") || equals_ignoring_case(key, "Reservation");
+}
+
+// `create reservation Users=…`, `create ReservationName=…`, `delete reservation=…`
+int reservation_command(std::string_view verb, const Call& call) {
+  if (call.words.empty()) return say(fmt::format("too few arguments for keyword:{}", verb));
+  Words words = call.words;
+  const bool plain = words[0].find('=') == words[0].npos;
+  if (!is_reservation(words[0]) && std::ranges::none_of(words, is_reservation)) {
+    return say(fmt::format("Invalid {} option: {}", verb, words[0]));
+  }
+  if (plain) {
+    words.erase(words.begin());
+    // `delete reservation course`
+    if (verb == "delete" && words.size() == 1 && words[0].find('=') == words[0].npos) {
+      const std::string name = fmt::format("ReservationName={}", words[0]);
+      return change_reservation(verb, {name});
+    }
+  }
+  return change_reservation(verb, words);
+}
+
 int show(const Call& call) {
   const auto what = call.word(0);
   if (is_command(what, "hostnames", 5)) return show_hostnames(call);
@@ -188,7 +260,7 @@ int show(const Call& call) {
                           return print(show_config(cluster, wall_now()));
                         });
   }
-  if (is_command(what, "reservations", 1)) return print("No reservations in the system\n");
+  if (is_command(what, "reservations", 1)) return show_reservations(call);
   if (what.empty()) return say("too few arguments for keyword:show");
   return say(fmt::format("invalid entity:{} for keyword:show ", what));
 }
@@ -264,7 +336,7 @@ int update(const Call& call) {
     if (node.name != cluster->node.name && !equals_ignoring_case(node.name, "ALL")) {
       return failed({"ESLURM_INVALID_NODE_NAME", ""});
     }
-    const auto body = JsonWriter().begin_object().field("reason", node.reason).end_object().text();
+    const auto body = api::to_json(api::DrainSpec{node.reason, node.gpus, node.down});
     const auto answer =
         daemon->send("POST", node.drain ? "/v1/node/drain" : "/v1/node/resume", body);
     if (!answer) return failed(answer.error());
@@ -338,6 +410,18 @@ int ping() {
   return up ? status : 1;
 }
 
+int reconfigure() {
+  auto daemon = DaemonClient::connect();
+  const auto done = daemon ? daemon->post<api::Reconfigured>("/v1/reconfigure", "{}")
+                           : Reply<api::Reconfigured>(tl::make_unexpected(daemon.error()));
+  if (!done) return say(fmt::format("slurm_reconfigure error: {}", error_text(done.error())));
+  if (!done->needs_restart.empty()) {
+    say(fmt::format("These have changed and need a restart: {}",
+                    fmt::join(done->needs_restart, ", ")));
+  }
+  return 0;
+}
+
 // The commands, with how many letters of each are enough.
 int run_control(std::string_view command, const Call& call) {
   struct OnJobs {
@@ -357,9 +441,20 @@ int run_control(std::string_view command, const Call& call) {
   }
   if (is_command(command, "show", 2)) return show(call);
   if (is_command(command, "top", 3)) return top_jobs(call);
+  // Jobs have a key of the same name.
+  const bool of_job = std::ranges::any_of(call.words, [](std::string_view word) {
+    return equals_ignoring_case(word.substr(0, 3), "job");
+  });
+  if (is_command(command, "update", 1) && !of_job &&
+      std::ranges::any_of(call.words, is_reservation)) {
+    return reservation_command("update", call);
+  }
   if (is_command(command, "update", 1)) return update(call);
+  if (is_command(command, "create", 2)) return reservation_command("create", call);
+  if (is_command(command, "delete", 3)) return reservation_command("delete", call);
   if (is_command(command, "wait_job", 1)) return wait_job(call);
   if (is_command(command, "write", 2)) return write_script(call);
+  if (is_command(command, "reconfigure", 3)) return reconfigure();
   if (is_command(command, "ping", 1)) return ping();
   if (is_command(command, "version", 4)) return print(version_text());
   if (is_command(command, "help", 2)) return print(help_text(SlurmCommand::scontrol));

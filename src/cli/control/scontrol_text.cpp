@@ -177,7 +177,8 @@ std::string show_node(const api::ClusterInfo& cluster, const ShowStyle& style) {
       .line("AvailableFeatures=(null)")
       .line("ActiveFeatures=(null)")
       .line("Gres={}", node_gres(node));
-  if (style.details) record.line("GresDrain=N/A").line("GresUsed={}", node_gres_used(node));
+  if (style.details)
+    record.line("GresDrain={}", node_gres_drained(node)).line("GresUsed={}", node_gres_used(node));
   record
       .line("NodeAddr={} NodeHostName={} Version={}", node.name, node.name, cluster.daemon_version)
       .line("OS={} ", node.os)
@@ -200,6 +201,11 @@ std::string show_node(const api::ClusterInfo& cluster, const ShowStyle& style) {
   } else if (!node.reason.empty()) {
     record.line("Reason={}", node.reason);
   }
+  for (const auto& gpu : node.gpus) {
+    if (gpu.reason.empty()) continue;
+    record.line("GpuReason={}: {} [{}@{}]", gpu.index, gpu.reason, gpu.reason_user,
+                time_or(gpu.reason_ms, "Unknown"));
+  }
   if (cluster.simulated) record.line("GpuSimulated=yes");
   return record.text(style);
 }
@@ -214,15 +220,16 @@ std::string show_partition(const api::ClusterInfo& cluster, const api::Partition
   record.line("PartitionName={}", partition.name)
       .line("AllowGroups={} AllowAccounts=ALL AllowQos=ALL",
             partition.groups.empty() ? "ALL" : fmt::format("{}", fmt::join(partition.groups, ",")))
-      .line("AllocNodes=ALL Default={} QoS=N/A", partition.is_default ? "YES" : "NO")
-      .line("DefaultTime={} DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO",
-            limit(partition.default_time_ms, "NONE"))
+      .line("AllocNodes=ALL Default={} QoS={}", partition.is_default ? "YES" : "NO",
+            partition.qos.empty() ? "N/A" : partition.qos)
+      .line("DefaultTime={} DisableRootJobs=NO ExclusiveUser=NO GraceTime={} Hidden=NO",
+            limit(partition.default_time_ms, "NONE"), partition.grace_ms / 1'000)
       .line("MaxNodes=UNLIMITED MaxTime={} MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED",
             limit(partition.max_time_ms, "UNLIMITED"))
       .line("Nodes={}", cluster.node.name)
       .line("PriorityJobFactor={} PriorityTier={} RootOnly=NO ReqResv=NO OverSubscribe=NO",
             partition.job_factor, partition.tier)
-      .line("OverTimeLimit=NONE PreemptMode=OFF")
+      .line("OverTimeLimit=NONE PreemptMode={}", partition.preempt_mode)
       .line("State={} TotalCPUs={} TotalNodes=1 SelectTypeParameters=NONE",
             partition.up ? "UP" : "DOWN", cluster.node.cpus)
       .line("JobDefaults=(null)")

@@ -109,6 +109,12 @@ TEST(Scontrol, ShowsTheNode) {
   drained.node.reason = "bad gpu 2";
   EXPECT_NE(show_node(drained, {}).find("State=MIXED+DRAIN "), std::string::npos);
   EXPECT_NE(show_node(drained, {}).find("\n   Reason=bad gpu 2\n"), std::string::npos);
+  drained.node.gpus[2].reason = "bad fan";
+  drained.node.gpus[2].reason_user = "root";
+  EXPECT_NE(show_node(drained, {}).find("\n   GpuReason=2: bad fan [root@Unknown]\n"),
+            std::string::npos);
+  EXPECT_NE(show_node(drained, {.details = true}).find("GresDrain=gpu:h100:1(IDX:2)"),
+            std::string::npos);
   drained.simulated = true;
   EXPECT_NE(show_node(drained, {}).find("GpuSimulated=yes"), std::string::npos);
 }
@@ -187,6 +193,11 @@ TEST(ScontrolUpdate, ReadsChangesOfJobs) {
 }
 
 TEST(ScontrolUpdate, ReadsTheNodesState) {
+  const auto gpus = parse_update({"nodename=here", "gpu=0,2", "state=down", "reason=fan"}, kNow);
+  ASSERT_TRUE(gpus);
+  EXPECT_EQ(gpus->nodes[0].gpus, (std::vector<std::int64_t>{0, 2}));
+  EXPECT_TRUE(gpus->nodes[0].drain && gpus->nodes[0].down);
+  EXPECT_FALSE(parse_update({"nodename=here", "gpu=x", "state=drain", "reason=fan"}, kNow));
   const auto drain = parse_update({"nodename=localhost", "state=drain", "reason=bad gpu 2"}, kNow);
   ASSERT_TRUE(drain);
   ASSERT_EQ(drain->nodes.size(), 1U);

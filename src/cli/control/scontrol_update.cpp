@@ -120,6 +120,8 @@ Result<KeyValue> split_word(std::string_view word) {
   return KeyValue{word.substr(0, equals), word.substr(equals + 1)};
 }
 
+constexpr std::int64_t kMostGpuIndex = 1'000;
+
 Result<NodeUpdate> parse_node(const std::vector<std::string_view>& words) {
   NodeUpdate update;
   bool stated = false;
@@ -129,8 +131,17 @@ Result<NodeUpdate> parse_node(const std::vector<std::string_view>& words) {
       update.name = value;
     } else if (equals_ignoring_case(key, "Reason")) {
       update.reason = value;
+    } else if (equals_ignoring_case(key, "Gpu") || equals_ignoring_case(key, "Gpus")) {
+      for (const auto index : split(value, ',')) {
+        const auto number = parse_digits(index);
+        if (!number || *number > kMostGpuIndex) {
+          return fail(Code::invalid_argument, "Invalid input: {}\nRequest aborted", text);
+        }
+        update.gpus.push_back(*number);
+      }
     } else if (equals_ignoring_case(key, "State")) {
       stated = true;
+      update.down = equals_ignoring_case(value, "down");
       update.drain = equals_ignoring_case(value, "drain") || equals_ignoring_case(value, "down");
       if (!update.drain && !equals_ignoring_case(value, "resume") &&
           !equals_ignoring_case(value, "idle") && !equals_ignoring_case(value, "undrain")) {

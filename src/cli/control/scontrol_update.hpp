@@ -22,7 +22,9 @@ struct JobUpdate {
 struct NodeUpdate {
   std::string name;
   bool drain = false;  // else resume
+  bool down = false;   // drain, and end what runs there
   std::string reason;
+  std::vector<std::int64_t> gpus;  // these alone; empty: the machine
 };
 struct Update {
   // Exactly one of them.

@@ -84,7 +84,23 @@ std::string node_gres_used(const api::NodeInfo& node) {
   return text.empty() ? "(null)" : text;
 }
 
+std::string node_gres_drained(const api::NodeInfo& node) {
+  std::map<std::string, std::vector<std::int64_t>> drained;
+  for (const auto& gpu : node.gpus) {
+    if (!gpu.reason.empty()) drained[gres_type(gpu.model)].push_back(gpu.index);
+  }
+  std::string text;
+  for (const auto& [name, gpus] : drained) {
+    text += fmt::format("{}gpu:{}:{}(IDX:{})", text.empty() ? "" : ",", name, gpus.size(),
+                        format_ranges(gpus));
+  }
+  return text.empty() ? "N/A" : text;
+}
+
 api::NodeInfo partition_part(api::NodeInfo node, const api::PartitionInfo& partition) {
+  if (partition.gpu_count && std::ssize(node.gpus) > *partition.gpu_count) {
+    node.gpus.resize(static_cast<std::size_t>(*partition.gpu_count));
+  }
   if (partition.gpus.empty()) return node;
   std::erase_if(node.gpus, [&](const api::GpuInfo& gpu) {
     return std::ranges::find(partition.gpus, gpu.index) == partition.gpus.end();

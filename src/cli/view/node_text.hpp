@@ -21,7 +21,9 @@ std::string scontrol_node_state(const api::NodeInfo& node);
 std::string node_gres(const api::NodeInfo& node);
 // `gpu:h100:1(IDX:0)`, `gpu:h100:0(IDX:N/A)`
 std::string node_gres_used(const api::NodeInfo& node);
-// The machine with those GPUs alone that the partition's jobs may have.
+// `gpu:h100:1(IDX:2)`, those that take no new jobs; `N/A` where all do.
+std::string node_gres_drained(const api::NodeInfo& node);
+// The machine with as many GPUs as, and those alone that, the partition's jobs may have.
 api::NodeInfo partition_part(api::NodeInfo node, const api::PartitionInfo& partition);
 // `cpu=16,mem=20000M,billing=16,gres/gpu=4,gres/gpu:h100=4`; of a partition with `node=1`.
 std::string node_configured_tres(const api::NodeInfo& node, bool with_node = false);

@@ -5,6 +5,7 @@
 #include "base/timestamp.hpp"
 #include "cli/commands.hpp"
 #include "cli/console.hpp"
+#include "cli/control/scontrol_reservation.hpp"
 #include "cli/query.hpp"
 #include "cli/view/list_options.hpp"
 #include "cli/view/node_text.hpp"
@@ -29,7 +30,10 @@ bool is_or_any(const std::vector<std::string>& wanted, const std::string& name) 
 bool wants_node(const OptionSet& options, const api::NodeInfo& node) {
   if (!is_or_any(options.words("nodes"), node.name)) return false;
   if (options.has("dead") && node.state != "down") return false;
-  if (options.has("list-reasons") && node.reason.empty()) return false;
+  if (options.has("list-reasons") && node.reason.empty() &&
+      std::ranges::all_of(node.gpus, [](const api::GpuInfo& gpu) { return gpu.reason.empty(); })) {
+    return false;
+  }
   const auto states = options.words("states");
   return states.empty() || std::ranges::any_of(states, [&](const auto& state) {
            return equals_ignoring_case(state, node.state) || equals_ignoring_case(state, "all") ||
@@ -45,6 +49,13 @@ int show_nodes(const OptionSet& options, const Voice& voice) {
   const auto cluster = daemon->get<api::ClusterInfo>("/v1/cluster");
   if (!cluster) return load_failed(kPrefix, cluster.error());
   if (wants_json(options)) return print(sinfo_json(*cluster));
+  if (options.has("reservation")) {
+    const auto all = daemon->get<api::ReservationList>("/v1/reservations");
+    if (!all) return load_failed("slurm_load_reservations", all.error());
+    if (all->reservations.empty()) return print("No reservations in the system\n");
+    return print(
+        reservation_table(all->reservations, *cluster, !options.has("noheader"), wall_now()));
+  }
 
   const auto view = sinfo_view(options);
   auto columns = chosen_columns(options, view == SinfoView::usual);
@@ -69,7 +80,8 @@ int show_nodes(const OptionSet& options, const Voice& voice) {
   if (options.has("long") || options.has("iterate")) text += format_date_line(context.now) + "\n";
   text += format_sinfo(*listing, *cluster, partitions,
                        {.by_node = options.has("Node") && view != SinfoView::reasons,
-                        .header = !options.has("noheader")},
+                        .header = !options.has("noheader"),
+                        .reasons = view == SinfoView::reasons},
                        context);
   return print(text);
 }

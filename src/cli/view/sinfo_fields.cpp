@@ -52,16 +52,20 @@ void default_time(Out& out, const NodeRow& row, const Context&) {
 }
 
 void reason(Out& out, const NodeRow& row, const Context&) {
+  if (row.gpu != nullptr) {
+    out += fmt::format("gpu {}: {}", row.gpu->index, row.gpu->reason);
+    return;
+  }
   out += row.cluster->node.reason.empty() ? "none" : row.cluster->node.reason;
 }
 
 void reason_user(Out& out, const NodeRow& row, const Context&) {
-  const auto& user = row.cluster->node.reason_user;
+  const auto& user = row.gpu != nullptr ? row.gpu->reason_user : row.cluster->node.reason_user;
   out += user.empty() ? "Unknown" : user;
 }
 
 void reason_time(Out& out, const NodeRow& row, const Context&) {
-  const auto ms = row.cluster->node.reason_ms;
+  const auto ms = row.gpu != nullptr ? row.gpu->reason_ms : row.cluster->node.reason_ms;
   out += ms == 0 ? "Unknown" : format_timestamp(WallTime(ms));
 }
 
@@ -103,7 +107,7 @@ constexpr auto kSinfoFields = std::to_array<ViewField<NodeRow>>({
     {'P', "Partition", "PARTITION", partition_name},
     {'R', "PartitionName", "PARTITION", TEXT(row.partition->name)},
     {0, "Port", "PORT", TEXT('0')},
-    {'M', "PreemptMode", "PREEMPT_MODE", TEXT("OFF")},
+    {'M', "PreemptMode", "PREEMPT_MODE", TEXT(row.partition->preempt_mode)},
     {'I', "PriorityJobFactor", "PRIO_JOB_FACTOR", NUMBER(row.partition->job_factor)},
     {'p', "PriorityTier", "PRIO_TIER", NUMBER(row.partition->tier)},
     {'E', "Reason", "REASON", reason},
@@ -168,12 +172,18 @@ std::string format_sinfo(const Listing<NodeRow>& listing, const api::ClusterInfo
   if (rows.header) listing.append_header(out);
   // All rows are about the one node, so two rows with the same text become one.
   std::vector<std::string> seen;
-  for (const auto* partition : partitions) {
+  const auto add = [&](const NodeRow& row) {
     std::string line;
-    listing.append_row(line, {&cluster, partition}, context);
-    if (!rows.by_node && std::ranges::find(seen, line) != seen.end()) continue;
+    listing.append_row(line, row, context);
+    if (!rows.by_node && std::ranges::find(seen, line) != seen.end()) return;
     out += line;
     seen.push_back(std::move(line));
+  };
+  for (const auto* partition : partitions) {
+    if (!rows.reasons || !cluster.node.reason.empty()) add({&cluster, partition});
+    for (const auto& gpu : cluster.node.gpus) {
+      if (rows.reasons && !gpu.reason.empty()) add({&cluster, partition, &gpu});
+    }
   }
   return out;
 }

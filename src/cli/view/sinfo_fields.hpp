@@ -15,6 +15,7 @@ namespace aliquot::cli {
 struct NodeRow {
   const api::ClusterInfo* cluster = nullptr;
   const api::PartitionInfo* partition = nullptr;
+  const api::GpuInfo* gpu = nullptr;  // -R: the reason is this one's, not the node's
 };
 std::span<const ViewField<NodeRow>> sinfo_fields();
 
@@ -25,6 +26,7 @@ std::string sinfo_format(SinfoView view, const api::ClusterInfo& cluster);
 struct SinfoRows {
   bool by_node = false;  // -N: partitions are never put together
   bool header = true;
+  bool reasons = false;  // -R: a row for the node and for each GPU that takes no new jobs
 };
 // The header and the rows of these partitions.
 std::string format_sinfo(const Listing<NodeRow>& listing, const api::ClusterInfo& cluster,

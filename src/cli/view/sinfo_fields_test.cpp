@@ -77,6 +77,15 @@ TEST(Sinfo, PrintsWhatClientsAskFor) {
             "debug gpu:h100:4 mix localhost\n");
 }
 
+TEST(Sinfo, TellsWhyAGpuTakesNoJobs) {
+  auto info = cluster();
+  info.node.gpus[2].reason = "bad fan";
+  info.node.gpus[2].reason_user = "root";
+  EXPECT_EQ(show(info, sinfo_format(SinfoView::reasons, info), false, {.reasons = true}),
+            "REASON               USER      TIMESTAMP           NODELIST\n"
+            "gpu 2: bad fan       root      Unknown             localhost\n");
+}
+
 TEST(Sinfo, PrintsWhoMayUseAPartitionAndWhoIsFirst) {
   auto info = cluster();
   info.partitions[1].groups = {"staff", "ml"};

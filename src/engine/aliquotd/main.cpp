@@ -59,6 +59,7 @@ int serve(int argc, char** argv) {
   std::string config;
   std::string simulate;
   bool foreground = false;
+  bool check = false;
   const auto status = node::read_options(
       argc, argv,
       {.name = "aliquotd",
@@ -67,7 +68,8 @@ int serve(int argc, char** argv) {
        .config = {},
        .remarks = "Run by root it serves every user of the machine, run by anyone else that user "
                   "alone."},
-      {{"foreground", "", "stay in the foreground, log to stderr", &foreground},
+      {{"check", "", "check the settings, say what they are, and end", &check},
+       {"foreground", "", "stay in the foreground, log to stderr", &foreground},
        {"socket", "PATH", "listen here", &options.socket},
        {"state-dir", "DIR", "keep the queue and the jobs' files here", &state},
        {"run-dir", "DIR",
@@ -92,6 +94,18 @@ int serve(int argc, char** argv) {
   auto settings = options.reload();
   if (!settings) return say(settings.error().message);
   options.settings = std::move(*settings);
+  if (check) {
+    const std::string path = config.empty() ? default_config() : config;
+    std::string partitions;
+    for (const Partition& one : options.settings.partitions) {
+      partitions += (partitions.empty() ? "" : ", ") + one.name + (one.is_default ? "*" : "");
+    }
+    fmt::print("aliquotd: {}; partitions: {}\n",
+               fs::exists(path) ? "the settings in " + path + " are fine"
+                                : "there are no settings in " + path + ", and none are needed",
+               partitions);
+    return 0;
+  }
   // A daemon with places of its own shares none with the machine's.
   const bool own = !options.socket.empty() || !options.state.empty();
   if (options.socket.empty()) {
