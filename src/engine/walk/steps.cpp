@@ -90,6 +90,8 @@ api::JobSpec World::make_spec(Throw& dice) {
   spec.work_dir = "/tmp";
   const std::string gpus = dice.one_of(kGpus);
   if (!gpus.empty()) spec.gres = gpus;
+  if (dice.one_in(3)) spec.partition = dice.one_in(2) ? "besteffort" : "main,besteffort";
+  if (dice.one_in(20)) spec.reservation = fmt::format("r{}", dice.roll(3));
   if (dice.one_in(3)) spec.cpus_per_task = 1 + dice.roll(20);
   if (dice.one_in(4)) spec.time_limit_ms = 1'000 * (1 + dice.roll(100));
   if (dice.one_in(6)) spec.memory = gib(1 + dice.roll(70)).value();
@@ -216,6 +218,41 @@ void World::nonsense(Throw& dice, std::uint32_t uid) {
   }
 }
 
+// Who may hold how much, which GPUs are whose, and which there are.
+void World::administer(Throw& dice, std::uint32_t uid) {
+  switch (dice.roll(6)) {
+    case 0:
+    case 1: {
+      api::AccountBook book = engine_->book();
+      api::QosInfo& normal = book.qos.front();
+      normal.max_tres_per_user.gpus.reset();
+      if (!dice.one_in(3)) normal.max_tres_per_user.gpus = 2'500 * (1 + dice.roll(10));
+      normal.grp_jobs.reset();
+      if (dice.one_in(2)) normal.grp_jobs = 1 + dice.roll(6);
+      if (dice.one_in(10)) book.qos.clear();
+      ask(uid, "POST", "/v1/accounts", api::to_json(book));
+      break;
+    }
+    case 2:
+    case 3: {
+      const api::ReservationSpec spec{.name = fmt::format("r{}", dice.roll(3)),
+                                      .start_ms = (clock_.wall() + seconds(dice.roll(60))).ms(),
+                                      .duration_ms = seconds(dice.roll(100)).value(),
+                                      .users = std::vector<std::string>{"u1000"},
+                                      .gpus = std::vector<std::int64_t>{dice.roll(3)},
+                                      .ignore_jobs = dice.one_in(2)};
+      ask(uid, "POST", "/v1/reservations/create", api::to_json(spec));
+      break;
+    }
+    case 4:
+      ask(uid, "POST", "/v1/reservations/delete", fmt::format(R"({{"name":"r{}"}})", dice.roll(3)));
+      break;
+    default:
+      ask(uid, "POST", dice.one_in(3) ? "/v1/node/drain" : "/v1/node/resume",
+          fmt::format(R"({{"reason":"x","gpus":[{}],"down":{}}})", dice.roll(4), dice.one_in(2)));
+  }
+}
+
 void World::disturb(Throw& dice) {
   const auto& runs = machine_.runs();
   switch (dice.roll(20)) {
@@ -320,7 +357,11 @@ void World::step(const Dice& given) {
         } else if (what < 12) {
           look(dice, uid);
         } else if (what < 13) {
-          nonsense(dice, uid);
+          if (dice.one_in(2)) {
+            nonsense(dice, uid);
+          } else {
+            administer(dice, dice.one_in(4) ? uid : 0);
+          }
         } else {
           disturb(dice);
         }

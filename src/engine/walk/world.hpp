@@ -5,6 +5,7 @@
 // - nothing is granted twice, and the ledger holds what the running jobs hold;
 // - no process without a running job, no running job without its processes or its client;
 // - what was accepted is never lost, what is over stays over, what must run once does;
+// - what starts keeps the limits that there are;
 // - what an administrator holds stays held, whose job it is stays so, and nobody commands
 // another's;
 // - who names what is not there is refused, and every request gets one answer.
@@ -94,6 +95,7 @@ class World {
   void look(Throw& dice, std::uint32_t uid);
   void disturb(Throw& dice);
   void nonsense(Throw& dice, std::uint32_t uid);
+  void administer(Throw& dice, std::uint32_t uid);
   api::JobSpec make_spec(Throw& dice);
   std::string make_id(Throw& dice);
 
@@ -104,6 +106,7 @@ class World {
   // --- checks.cpp
   void check();
   void check_grants();
+  void check_limits();
   void check_processes();
   void check_clients();
   void check_records(const std::vector<api::JobInfo>& jobs);
@@ -127,6 +130,10 @@ class World {
   MonoTime restarted_ = {};
   MonoTime frozen_until_ = {};  // when an interactive job was last seen suspended
   int boots_ = 1;
+  // For each limit of the QOS `normal` the higher of what it was and is: nobody looks in between.
+  std::int64_t most_gpus_ = INT64_MAX;
+  std::int64_t most_jobs_ = INT64_MAX;
+  std::set<std::string> marks_;  // of what ran after the last step
   int serial_ = 0;
 
   // What was promised, by the comment that every submission has for itself.
