@@ -140,6 +140,27 @@ def late(bench, engine, program):
                   and result["nvml_mib"] <= LIMIT and result["card_mib"] <= LIMIT)
 
 
+def ways(bench):
+    """What a limit is easily blind to (work/memory.cu), and code that is loaded late (work/late.py)."""
+    program = os.path.join(bench.lab, "memory")
+    subprocess.run(["nvcc", "-O1", "-arch=native", "-o", program, os.path.join(bench.WORK, "memory.cu"), "-lcuda"], check=True)
+    rows = {"exports": 8000, "orphan": 8000, "graphs": 8000, "managed": 8500, "pending": 5120, "free": 9000, "local": 8192}
+    engine = bench.Engine("job")
+    for name, least in rows.items():
+        result = run_one(bench, engine, [program, name], 1, False)
+        bench.facts[f"memory_{name}"] = result
+        found = result["found"]
+        got = min((f["got_mib"] for f in found), default=0)
+        fine = len(found) == 1 and all(f["fine"] for f in found) and got >= least
+        # Managed memory is seen in the card's own total alone.
+        shown = name != "managed" or result["card_mib"] >= got
+        bench.row(f"memory {LIMIT} MiB, {name}",
+                  f"peak {result['nvml_mib']} MiB by NVML, {result['card_mib']} by the card; got {got}{'' if fine else ' ' + str(found or result['text'])[-200:]}",
+                  f"{LIMIT} by both, at least {least}", fine and shown and result["nvml_mib"] <= LIMIT and result["card_mib"] <= LIMIT)
+    late(bench, engine, program)
+    engine.stop()
+
+
 def measure(bench):
     ways(bench)
     kinds(bench, os.path.join(bench.bin, "aliquot-load"))
