@@ -43,7 +43,7 @@ Situation full_machine(std::int64_t waiting, std::size_t gpus) {
   std::mt19937 dice(1);
   while (const auto use = place_by_scan(all.cluster, shapes[0], *all.policy)) {
     if (!all.cluster.take(*use)) break;
-    const Millis left = minutes(1 + dice() % 1'000);
+    const Millis left = minutes(1 + static_cast<std::int64_t>(dice() % 1'000));
     all.input.running.push_back({.job = JobId(std::ssize(all.running) + 1),
                                  .use = *use,
                                  .left = left,
