@@ -44,7 +44,7 @@ class Choice {
     consider(largest);
     for (GpuIndex gpu = 0; gpu < cluster_.gpus(0).size(); ++gpu) {
       auto nearest = order_;
-      std::ranges::stable_partition(nearest, [&](std::size_t i) {
+      std::stable_partition(nearest.begin(), nearest.end(), [&](std::size_t i) {
         return std::ranges::any_of(all_[i].use.gpus,
                                    [&](const GpuUse& use) { return use.gpu == gpu; });
       });
