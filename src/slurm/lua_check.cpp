@@ -93,7 +93,8 @@ std::vector<std::string> lua_libraries(std::string_view plugin) {
     if (name.find(".so") != name.npos && end != plugin.npos && plugin[end] == '\0') add(name);
   }
   // What the plugin is linked with has the number of an interface.
-  std::stable_partition(names.begin(), names.end(), [](const auto& name) { return !name.ends_with(".so"); });
+  std::stable_partition(names.begin(), names.end(),
+                        [](const auto& name) { return !name.ends_with(".so"); });
   for (const auto* name : {"liblua5.4.so.0", "liblua5.3.so.0", "liblua-5.4.so", "liblua-5.3.so",
                            "liblua5.2.so.0", "liblua5.1.so.0", "liblua-5.1.so"}) {
     add(name);
