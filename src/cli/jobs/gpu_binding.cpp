@@ -10,8 +10,6 @@
 namespace aliquot::cli {
 namespace {
 
-using Kind = GpuBinding::Kind;
-
 constexpr std::size_t kMostEntries = 100'000;
 
 tl::unexpected<Error> invalid(std::string_view text) {
@@ -60,12 +58,12 @@ std::optional<std::vector<std::vector<std::size_t>>> parse_lists(std::string_vie
 Result<std::vector<std::size_t>> GpuBinding::gpus_of(std::size_t task, std::size_t gpus) const {
   std::vector<std::size_t> mine;
   if (gpus == 0) return mine;
-  if (kind == Kind::none) {
+  if (kind == GpuBinding::Kind::none) {
     mine.resize(gpus);
     std::iota(mine.begin(), mine.end(), std::size_t{0});
-  } else if (kind == Kind::single) {
+  } else if (kind == GpuBinding::Kind::single) {
     mine.push_back(task / count % gpus);
-  } else if (kind == Kind::per_task) {
+  } else if (kind == GpuBinding::Kind::per_task) {
     const auto each = std::min(count, gpus);
     for (std::size_t i = 0; i < each; ++i) mine.push_back((task * each + i) % gpus);
   } else {
@@ -100,14 +98,14 @@ Result<GpuBinding> parse_gpu_binding(std::string_view text) {
   if (type == "single" || type == "per_task") {
     const auto count = parse_digits(value);
     if (!count || *count < 1) return invalid(whole);
-    binding.kind = type == "single" ? Kind::single : Kind::per_task;
+    binding.kind = type == "single" ? GpuBinding::Kind::single : GpuBinding::Kind::per_task;
     binding.count = static_cast<std::size_t>(*count);
     return binding;
   }
   if (type != "map_gpu" && type != "mask_gpu") return invalid(whole);
   auto lists = parse_lists(value, type == "mask_gpu");
   if (!lists) return invalid(whole);
-  binding.kind = Kind::chosen;
+  binding.kind = GpuBinding::Kind::chosen;
   binding.lists = std::move(*lists);
   return binding;
 }
@@ -122,11 +120,11 @@ Parsed<GpuBinding> gpu_binding_of(const OptionSet& options) {
   if (const auto text = options.maybe("gpus-per-task")) {
     const auto each = parse_digits(std::string_view(*text).substr(text->rfind(':') + 1));
     if (each && *each > 0) {
-      binding.kind = Kind::per_task;
+      binding.kind = GpuBinding::Kind::per_task;
       binding.count = static_cast<std::size_t>(*each);
     }
   } else if (const auto tasks = options.number("ntasks-per-gpu")) {
-    binding.kind = Kind::single;
+    binding.kind = GpuBinding::Kind::single;
     binding.count = static_cast<std::size_t>(*tasks);
   }
   return binding;
