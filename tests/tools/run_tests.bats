@@ -99,6 +99,37 @@ SCRIPT
   ends_with 1 "8 passed, 2 failed"
 }
 
+# Fails `$1` of 5 tests at first, and `$2` of those when they run again.
+ctest_fails_at_first() {
+  cat >"$root/bin/ctest" <<SCRIPT
+#!/bin/bash
+n=$1 of=5 folder=build/\$2/Testing/Temporary
+while [ \$# -gt 0 ]; do
+  case \$1 in --output-junit) report=\$2;; --rerun-failed) n=$2 of=$1;; esac
+  shift
+done
+mkdir -p "\$folder"
+seq \$n | sed 's/.*/&:test.&/' >"\$folder/LastTestsFailed.log"
+printf '<testsuite name="x" tests="%s" failures="%s" disabled="0" skipped="0">\n</testsuite>\n' \$of \$n >"\$report"
+[ \$n -eq 0 ] || exit 8
+SCRIPT
+  chmod +x "$root/bin/ctest"
+}
+
+@test "what fails beside everything else and passes alone is named" {
+  ctest_fails_at_first 2 0
+  ends_with 0 "10 passed, 0 failed"
+  [ "${lines[-2]}" = "failed once, passed alone: test.1 test.2 test.1 test.2" ]
+}
+
+@test "what fails again has failed" {
+  ctest_fails_at_first 3 1
+  ends_with 1 "8 passed, 2 failed"
+  [ "${lines[-2]}" = "failed once, passed alone: test.2 test.3 test.2 test.3" ]
+  ctest_fails_at_first 2 2
+  ends_with 1 "6 passed, 4 failed"
+}
+
 @test "no tests fail" {
   ctest_reports 'tests="0" failures="0" disabled="0" skipped="0"' 0
   ends_with 1 "0 passed, 2 failed"
