@@ -15,9 +15,7 @@ constexpr std::uint32_t kUsers = 20;
 
 class ManyUsers final : public Users {
  public:
-  Result<User> find(Uid uid) override {
-    return User{"u" + std::to_string(uid.value()), "g", 100};
-  }
+  Result<User> find(Uid uid) override { return User{"u" + std::to_string(uid.value()), "g", 100}; }
   void learn(Uid, std::function<void()> then) override { then(); }
 };
 
@@ -31,9 +29,8 @@ class Busy {
     Machine machine{.name = "host", .os = "bench", .cpus = 256, .memory = gib(2'048)};
     machine.boot_id = "first";
     machine.gpus = gpu::fake_gpus(8, "h200", gib(140));
-    engine_ = std::move(*Engine::create(
-        {settings, std::move(machine), clock_, executor_, users_, std::move(*Store::open("")),
-         Uid(0)}));
+    engine_ = std::move(*Engine::create({settings, std::move(machine), clock_, executor_, users_,
+                                         std::move(*Store::open("")), Uid(0)}));
     executor_.listen(&engine_->runs());
     const std::vector<std::string> gres{"gpu:1", "gpu:1", "gpu:2", "gpu:4", "mps:10", "mps:25"};
     const std::vector<std::int64_t> limits{10, 60, 120, 240, 720, 1'440};

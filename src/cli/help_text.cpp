@@ -223,9 +223,9 @@ std::string submitter_help(SlurmCommand command) {
 
 std::string help_text(SlurmCommand command) {
   if (command <= SlurmCommand::salloc) return submitter_help(command);
-  constexpr auto kHelp = std::to_array<std::string_view>(
-      {kScancelHelp, kSqueueHelp, kSinfoHelp, kSacctHelp, kScontrolHelp, kSeffHelp, kSprioHelp,
-       kSshareHelp, kSacctmgrHelp});
+  constexpr auto kHelp = std::to_array<std::string_view>({kScancelHelp, kSqueueHelp, kSinfoHelp,
+                                                          kSacctHelp, kScontrolHelp, kSeffHelp,
+                                                          kSprioHelp, kSshareHelp, kSacctmgrHelp});
   const auto first = static_cast<std::size_t>(SlurmCommand::scancel);
   return std::string(kHelp.at(static_cast<std::size_t>(command) - first));
 }

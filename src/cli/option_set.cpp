@@ -280,7 +280,7 @@ Parsed<CommandLine> read_arguments(SlurmCommand command, int argc, char* const* 
       if (row.name[0] != '-') {
         longs.push_back({row.name, row.argument, nullptr, kLongOption + static_cast<int>(*first)});
       }
-      if (row.letter != 0 && !other_spelling) {
+      if (row.letter != 0 && letters.find(row.letter) == letters.npos) {
         letters += row.letter;
         letters.append(static_cast<std::size_t>(row.argument), ':');  // none, one or two
       }

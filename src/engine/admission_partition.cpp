@@ -40,7 +40,8 @@ std::uint64_t Admission::devices_of(const Partition& partition) const {
 
 std::optional<Millis> Admission::time_limit_in(const Partition& partition, const Job& job) {
   const bool chosen = job.partition.find(',') == std::string::npos;
-  return chosen || job.spec.time_limit_ms || job.spec.no_time_limit ? job.time_limit : partition.default_time.length;
+  return chosen || job.spec.time_limit_ms || job.spec.no_time_limit ? job.time_limit
+                                                                    : partition.default_time.length;
 }
 
 Answer<std::string> Admission::check_partitions(const Caller& caller, const Owner& owner,

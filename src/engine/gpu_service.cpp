@@ -19,8 +19,8 @@ constexpr const char* kGpusNote = "drained gpus";
 Result<void> GpuService::read() {
   auto& service = state_.gpu_service;
   for (auto& [gpu, one] : service) one.drain.reset();
-  const auto note = TRY(state_.store.note(kGpusNote));
-  for (const std::string_view line : split(note.value_or(""), '\n')) {
+  const std::string note = TRY(state_.store.note(kGpusNote)).value_or("");
+  for (const std::string_view line : split(note, '\n')) {
     const auto words = split(line, ' ');
     if (words.size() < 4) continue;
     const auto gpu = std::ranges::find(state_.machine.gpus, words[0], [](const gpu::Device& one) {

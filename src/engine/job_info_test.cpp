@@ -19,8 +19,8 @@ TEST(JobInfo, BringsEveryFieldOfARecordBack) {
   info.array_throttle = 2;
   info.gpus.at(0).node.clear();  // there is one machine
   info.gpus.at(0).container.clear();
-  info.pod.clear();  // of Kubernetes alone
-  info.steps.clear();            // the store has them
+  info.pod.clear();    // of Kubernetes alone
+  info.steps.clear();  // the store has them
 
   api::JobSpec spec;
   spec.name = info.name;

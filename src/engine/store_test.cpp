@@ -56,6 +56,13 @@ constexpr const char* kArraySpec =
     R"("work_dir":"/home/ann","submit_host":"vm","nice":5,"dependency":"afterany:1",)"
     R"("array":"1-6:2%2","nodes":1,"ntasks":2,"gres":"gpu:4"})";
 
+// A row of a version before has not all fields that there are now.
+std::string with_new_fields(const char* row) {
+  const auto info = api::from_json<api::JobInfo>(row);
+  EXPECT_TRUE(info) << info.error().message;
+  return info ? api::to_json(*info) : "";
+}
+
 class StoreTest : public testing::Test {
  protected:
   StoreTest() {
@@ -123,14 +130,14 @@ TEST_F(StoreTest, ReadsTheRowsOfVersionsBefore) {
   EXPECT_EQ(running.start, WallTime(1'794'970'389'894));
   ASSERT_EQ(running.gpus.size(), 1U);
   EXPECT_EQ(running.gpus[0].granted.portion.compute, Compute(2'500));
-  EXPECT_EQ(api::to_json(to_info(running)), kRunning);
+  EXPECT_EQ(api::to_json(to_info(running)), with_new_fields(kRunning));
 
   const Job& array = live->jobs[1];
   EXPECT_EQ(array.hold, Hold::user);
   EXPECT_EQ(array.reason, Reason::dependency);
   EXPECT_EQ(array.waiting.tasks, (std::vector<std::int64_t>{1, 3, 5}));
   EXPECT_EQ(array.throttle, 2);
-  EXPECT_EQ(api::to_json(to_info(array)), kArray);
+  EXPECT_EQ(api::to_json(to_info(array)), with_new_fields(kArray));
 }
 
 TEST_F(StoreTest, KeepsWhatWasCommittedAndNothingElse) {

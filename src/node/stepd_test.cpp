@@ -163,8 +163,7 @@ TEST_F(Stepd, SaysWhichFileCannotBeWritten) {
   const auto record = run("touch " + (work_ / "ran").string());
   EXPECT_EQ(record.reason, EndReason::launch_failed);
   EXPECT_EQ(record.exit_signal, 53);
-  EXPECT_EQ(record.detail,
-            "Could not open stdout file /proc/none/out: No such file or directory");
+  EXPECT_EQ(record.detail, "Could not open stdout file /proc/none/out: No such file or directory");
   EXPECT_FALSE(std::filesystem::exists(work_ / "ran"));
 }
 

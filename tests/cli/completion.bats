@@ -51,7 +51,7 @@ walk() { # WORD…
   offers "restart" aliquot slurm sandbox r
   offers "replay" aliquot sim re
   offers "--gpu-bind --gpu-mem --gpu-share --gpus --gpus-per-node --gpus-per-task" aliquot sbatch --gpu
-  offers "release requeue requeuehold resume" aliquot scontrol re
+  offers "reconfigure release requeue requeuehold resume" aliquot scontrol re
   offers "partition" aliquot scontrol show p
   offers "account association" aliquot sacctmgr show a
   offers "add" aliquot sacctmgr a

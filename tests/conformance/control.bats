@@ -121,7 +121,7 @@ SCRIPT
 @test "a drain outlives the daemon, and sinfo -R says who and when" {
   [[ $ENGINE == local ]] || skip "restarts the daemon"
   start_engine
-  node=$(sinfo -h -N -o %N)
+  node=$(sinfo -h -N -p main -o %N)
   scontrol update NodeName="$node" State=DRAIN Reason='bad gpu 2'
   run sinfo -R
   [[ ${lines[1]} =~ ^"bad gpu 2            $(id -un)"\ +[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}\ "$node"$ ]]

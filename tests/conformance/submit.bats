@@ -51,7 +51,7 @@ load helper
 @test "--test-only says so where nobody knows when" {
   [[ $ENGINE == local ]] || skip "Slurm takes a year for it"
   start_engine
-  sbatch -o /dev/null --gres=gpu:4 --wrap 'sleep 600'
+  sbatch -o /dev/null --gres=gpu:4 --time=UNLIMITED --wrap 'sleep 600'
   eventually job_is_running
   run sbatch --test-only --gres=gpu:1 sleep.sh
   [[ $output == "sbatch: Job "*" would wait, nobody knows until when: jobs without a time limit hold what it needs" ]]

@@ -207,7 +207,7 @@ waits_for() { [[ $(field "$1" Reason) == "$2" ]]; }
   ALIQUOT_ENGINE=slurm run -0 aliquot status
   for command in status squeue logs doctor up; do
     ALIQUOT_ENGINE=k8s run -1 aliquot $command
-    [[ $output == *"write slurm or embedded"* ]]
+    [[ $output == *"write slurm, kube or embedded"* ]]
   done
   # Slurm's own commands, also by our names for them.
   ln -s "$ALIQUOT_BIN/aliquot" "$BATS_TEST_TMPDIR/sbatch"

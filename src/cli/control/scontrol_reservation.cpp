@@ -35,7 +35,7 @@ std::string duration_of(const api::ReservationInfo& one, TimeStyle style) {
   return format_duration(Millis(one.end_ms - one.start_ms), style);
 }
 
-std::string_view or_null_list(const std::string& text) { return text.empty() ? "(null)" : text; }
+std::string_view or_null_list(std::string_view text) { return text.empty() ? "(null)" : text; }
 
 }  // namespace
 

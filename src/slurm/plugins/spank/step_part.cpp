@@ -39,7 +39,8 @@ std::optional<double> read_decimal(std::string_view text, std::int64_t parts,
   const auto whole = text.substr(0, dot);
   const auto fraction = dot == text.npos ? "0" : text.substr(dot + 1);
   if (!is_digits(whole) || !is_digits(fraction) || fraction.size() > decimals) return std::nullopt;
-  if (whole.size() > kLongest && whole.find_first_not_of('0') + kLongest < whole.size()) {
+  if (whole.size() > kLongest &&
+      whole.size() - std::min(whole.find_first_not_of('0'), whole.size()) > kLongest) {
     return std::nullopt;
   }
   // With so many digits at most all of this is exact.
