@@ -44,7 +44,7 @@ max_job_count = 1')"
 max_dependencies = 3')"
   as games sbatch -H -o /dev/null --array=1000 --wrap true
   run as games sbatch -H -o /dev/null --array=1001 --wrap true
-  [ "$output" = "sbatch: error: Batch job submission failed: Invalid job array specification" ]
+  [ "${lines[0]}" = "sbatch: error: Batch job submission failed: Invalid job array specification" ]
   as games sbatch -H -o /dev/null -d afterany:1:1:1 --wrap true
   run answer_as games /v1/jobs "$held,\"dependency\":\"afterany:1:1:1:1\"}"
   [[ $output == "400 "*"4 dependencies are more than limits.max_dependencies allows, 3"* ]]
