@@ -123,13 +123,13 @@ TEST_F(EngineReservationTest, OfANumberTheFreeOnesAreChosenAndItCanBeChanged) {
   for (const auto index : engine->reservations()[0].gpus) {
     EXPECT_NE("GPU-" + std::to_string(index), held);
   }
-  auto& all = engine->queue().reservations();
-  ASSERT_TRUE(all.update({Uid(0)}, {.name = "u0_1", .users = std::vector<std::string>{"u1001"}}));
+  ASSERT_TRUE(engine->queue().reservations().update(
+      {Uid(0)}, {.name = "u0_1", .users = std::vector<std::string>{"u1001"}}));
   settle();
   crash();
   EXPECT_EQ(engine->reservations()[0].users, std::vector<std::string>{"u1001"});
   EXPECT_EQ(engine->reservations()[0].gpus.size(), 3U);
-  EXPECT_FALSE(all.remove({Uid(0)}, "nope"));
+  EXPECT_FALSE(engine->queue().reservations().remove({Uid(0)}, "nope"));
 }
 
 TEST_F(EngineReservationTest, SharesMayBeForReservationsAlone) {

@@ -193,7 +193,7 @@ Answer<void> Reservations::update(const Caller& caller, const api::ReservationSp
   return {};
 }
 
-Answer<void> Reservations::remove(const Caller& caller, std::string name) {
+Answer<void> Reservations::remove(const Caller& caller, const std::string& name) {
   if (!state_.is_admin(caller)) return refuse(Why::access_denied, "only root may do this");
   if (find(name) == nullptr) {
     return refuse(Why::no_such_reservation, fmt::format("there is no reservation {}", quote(name)));

@@ -19,7 +19,7 @@ class Reservations {
   // The name, which may be ours to find.
   Answer<std::string> create(const Caller& caller, const api::ReservationSpec& spec);
   Answer<void> update(const Caller& caller, const api::ReservationSpec& spec);
-  Answer<void> remove(const Caller& caller, std::string name);  // it may be the name of what goes
+  Answer<void> remove(const Caller& caller, const std::string& name);
 
   // Whether there is one of that name for this job.
   Answer<void> check(const Caller& caller, const Job& job) const;
