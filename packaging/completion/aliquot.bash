@@ -96,7 +96,7 @@ _aliquot() {
   fi
 }
 
-for _aliquot_name in aliquot sbatch srun salloc scancel squeue sinfo scontrol sacct seff sprio sshare sacctmgr; do
+for _aliquot_name in aliquot sbatch srun salloc scancel squeue sinfo scontrol sacct seff sprio sshare sacctmgr sstat sreport sattach sdiag; do
   complete -p "$_aliquot_name" &>/dev/null || complete -F _aliquot "$_aliquot_name"
 done
 unset _aliquot_name

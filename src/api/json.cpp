@@ -127,6 +127,14 @@ TABLE(ShareInfo, FIELD(user), FIELD(uid), FIELD(account), FIELD(shares), FIELD(n
   FIELD(usage_ms), FIELD(norm_usage), FIELD(factor), FIELD(held), FIELD(held_cpu_min),
   FIELD(held_gpu_min));
 TABLE(ShareList, FIELD(users));
+TABLE(StepProcesses, FIELD(id), FIELD(pids));
+TABLE(RunningProcesses, FIELD(steps), FIELD(gpu_ms), FIELD(gpu_memory_peak));
+TABLE(RequestCount, FIELD(name), FIELD(count), FIELD(total_us));
+TABLE(UserRequests, FIELD(user), FIELD(uid), FIELD(count), FIELD(total_us));
+TABLE(Statistics, FIELD(now_ms), FIELD(since_ms), FIELD(submitted), FIELD(started),
+  FIELD(completed), FIELD(canceled), FIELD(failed), FIELD(pending), FIELD(running), FIELD(cycles),
+  FIELD(cycle_last_us), FIELD(cycle_max_us), FIELD(cycle_total_us), FIELD(depth_total),
+  FIELD(queue_last), FIELD(backfilled), FIELD(requests), FIELD(users));
 TABLE(ErrorInfo, FIELD(code), FIELD(message));
 TABLE(JobList, FIELD(jobs), FIELD(next));
 TABLE(TresLimit, FIELD(gpus), FIELD(cpus), FIELD(memory));
@@ -415,6 +423,8 @@ template void make_plain(Submitted&);
 template void make_plain(PriorityList&);
 template void make_plain(ShareList&);
 template void make_plain(ErrorInfo&);
+template void make_plain(RunningProcesses&);
+template void make_plain(Statistics&);
 template void make_plain(Reconfigured&);
 template void make_plain(ReservationList&);
 template void make_plain(AccountBook&);
@@ -446,6 +456,8 @@ BOTH_WAYS(ReservationList);
 BOTH_WAYS(WhyInfo);
 BOTH_WAYS(PriorityList);
 BOTH_WAYS(ShareList);
+BOTH_WAYS(RunningProcesses);
+BOTH_WAYS(Statistics);
 BOTH_WAYS(ErrorInfo);
 BOTH_WAYS(JobList);
 BOTH_WAYS(AccountBook);

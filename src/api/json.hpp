@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/accounts.hpp"
+#include "api/inspection.hpp"
 #include "api/types.hpp"
 #include "base/result.hpp"
 

@@ -29,7 +29,8 @@ AddCommand add_status, add_why, add_gpus, add_top, add_logs, add_doctor, add_up,
 // anything else of the program is set up, so that they start quickly.
 using RunCommand = int(int argc, char** argv);  // argv[0] is the bare name
 RunCommand run_sbatch, run_srun, run_salloc, run_scancel, run_squeue, run_sinfo, run_scontrol,
-    run_sacct, run_seff, run_sprio, run_sshare, run_sacctmgr;
+    run_sacct, run_seff, run_sprio, run_sshare, run_sacctmgr, run_sstat, run_sreport, run_sattach,
+    run_sdiag;
 
 struct Command {
   std::string_view name;
@@ -66,6 +67,10 @@ inline constexpr auto kCommands = std::to_array<Command>({
     {"sprio", "What waiting jobs' priorities are made of", run_sprio},
     {"sshare", "What users have had, and how that counts for who is next", run_sshare},
     {"sacctmgr", "Accounts, users, and what they may hold", run_sacctmgr},
+    {"sstat", "What running steps use", run_sstat},
+    {"sreport", "How much the machine was used, by whom", run_sreport},
+    {"sattach", "What a running step writes", run_sattach},
+    {"sdiag", "What the daemon did, and how long it took", run_sdiag},
 });
 
 // Adds those of `commands` that are our own.

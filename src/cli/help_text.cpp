@@ -192,6 +192,72 @@ constexpr std::string_view kSacctmgrHelp = R"(sacctmgr [<OPTION>] [<COMMAND>]
     TRES are written as gres/gpu=4,cpu=8,mem=64G; a share counts as its part: gres/gpu=0.5.
 )";
 
+constexpr std::string_view kSstatHelp = R"(sstat [<OPTION>] -j <job(.stepid)>
+    Valid <OPTION> values are:
+      -a, --allsteps    all running steps of a job, not the first one alone
+      -e, --helpformat  list the fields of --format
+      -h, --help        this text
+      -i, --pidformat   the processes of each step
+      -j, --jobs=list   these jobs or steps: 7, 7.0, 7.batch
+      -n, --noheader    no header
+          --noconvert   don't convert units from their original type
+      -o, --format=list fields, each name[%width]; --fields is the same
+      -p, --parsable    '|' after every field
+      -P, --parsable2   '|' between fields
+          --usage       the same in short
+      -v, --verbose     say what is done
+      -V, --version     version information
+)";
+
+constexpr std::string_view kSreportHelp = R"(sreport [<OPTION>] [<COMMAND>]
+    Valid <OPTION> values are:
+     -a or --all_clusters, --federation, --local, -M or --cluster=<name>: there is one cluster
+     -n or --noheader: no header
+     -p or --parsable: '|' after every field, -P or --parsable2: '|' between fields
+     -Q or --quiet, -v or --verbose
+     -t <time_format>: Seconds, Minutes, Hours, Percent, SecPer, MinPer, HourPer
+     -T or --tres=<list>: cpu, mem, node, billing, gres/gpu, or ALL
+     -V or --version
+    Valid <COMMAND> values are:
+     cluster Utilization <OPTIONS>
+     cluster AccountUtilizationByUser <OPTIONS>
+     cluster UserUtilizationByAccount <OPTIONS>
+     user TopUsage <OPTIONS>
+     help, quit
+    <OPTIONS> are Start=<time>, End=<time> (whole hours; yesterday), Format=<fields>, Clusters=<name>,
+     Accounts=<names>, Users=<names>; Tree for AccountUtilizationByUser, Group and TopCount=<n> for
+     TopUsage.
+    Without a command they are read from the standard input, a line each.
+)";
+
+constexpr std::string_view kSattachHelp = R"(Usage: sattach [options] <jobid.stepid>
+      --input-filter=taskid, --output-filter=taskid, --error-filter=taskid, --pty
+                     are refused: tasks are told apart by srun --label
+  -l, --label        the same
+      --layout       print where the tasks of the step are, and no more
+  -Q, --quiet        errors only
+  -v, --verbose      say what is done
+  -V, --version      version information
+
+Help options:
+  -h, --help         this text
+  -u, --usage        the same in short
+)";
+
+constexpr std::string_view kSdiagHelp = R"(Usage: sdiag [OPTIONS]
+  -a, --all           all statistics
+  -r, --reset         reset statistics
+  -M, --cluster       only if this cluster is named
+  -i, --sort-by-id    sort requests by their number in Slurm
+  -t, --sort-by-time  sort requests by total time
+  -T, --sort-by-time2 sort requests by average time
+  -V, --version       version information
+
+Help options:
+  --help              this text
+  --usage             the same in short
+)";
+
 std::string submitter_usage(SlurmCommand command) {
   const auto* rest = command == SlurmCommand::sbatch ? "[SCRIPT [ARGUMENTS]] | --wrap=COMMAND"
                      : command == SlurmCommand::srun ? "COMMAND [ARGUMENTS]"
@@ -223,9 +289,9 @@ std::string submitter_help(SlurmCommand command) {
 
 std::string help_text(SlurmCommand command) {
   if (command <= SlurmCommand::salloc) return submitter_help(command);
-  constexpr auto kHelp = std::to_array<std::string_view>({kScancelHelp, kSqueueHelp, kSinfoHelp,
-                                                          kSacctHelp, kScontrolHelp, kSeffHelp,
-                                                          kSprioHelp, kSshareHelp, kSacctmgrHelp});
+  constexpr auto kHelp = std::to_array<std::string_view>(
+      {kScancelHelp, kSqueueHelp, kSinfoHelp, kSacctHelp, kScontrolHelp, kSeffHelp, kSprioHelp,
+       kSshareHelp, kSacctmgrHelp, kSstatHelp, kSreportHelp, kSattachHelp, kSdiagHelp});
   const auto first = static_cast<std::size_t>(SlurmCommand::scancel);
   return std::string(kHelp.at(static_cast<std::size_t>(command) - first));
 }
@@ -235,6 +301,11 @@ std::string usage_text(SlurmCommand command) {
     return "Usage: scancel [-bfiQv] [-A account] [-n name] [-p partition] [-q qos] [-s signal] "
            "[-t state] [-u user] [--me] [JOBID…]\n";
   }
+  if (command == SlurmCommand::sstat) {
+    return "Usage: sstat [options] -j <job(.stepid)>\n\tUse --help for help\n";
+  }
+  if (command == SlurmCommand::sattach) return "Usage: sattach [options] <jobid.stepid>\n";
+  if (command == SlurmCommand::sdiag) return "Usage: sdiag [-M cluster] [-aritT]\n";
   if (command == SlurmCommand::sprio) {
     return "Usage: sprio [-j jid[s]] [-u user_name[s]] [-o format] [-p partitions]\n"
            "   [--federation] [--local] [--sibling] [--usage] [-hlnvVw]\n";

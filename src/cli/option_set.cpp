@@ -44,7 +44,11 @@ const Spelling& spelling(SlurmCommand command) {
                                                               {"seff", "SEFF_"},
                                                               {"sprio", "SPRIO_"},
                                                               {"sshare", "SSHARE_"},
-                                                              {"sacctmgr", "SACCTMGR_"}});
+                                                              {"sacctmgr", "SACCTMGR_"},
+                                                              {"sstat", "SSTAT_"},
+                                                              {"sreport", "SREPORT_"},
+                                                              {"sattach", "SATTACH_"},
+                                                              {"sdiag", "SDIAG_"}});
   return kSpellings.at(static_cast<std::size_t>(command));
 }
 
@@ -182,13 +186,23 @@ struct ExtraVariable {
   const char* option;
 };
 constexpr auto kExtraVariables = std::to_array<ExtraVariable>({
+    {SlurmCommand::sbatch, "SBATCH_DEBUG", "verbose"},
+    {SlurmCommand::srun, "SLURM_DEBUG", "verbose"},
+    {SlurmCommand::salloc, "SALLOC_DEBUG", "verbose"},
+    {SlurmCommand::scancel, "SCANCEL_VERBOSE", "verbose"},
+    {SlurmCommand::sbatch, "SLURM_UMASK", "umask"},
     {SlurmCommand::sbatch, "SLURM_CLUSTERS", "clusters"},
     {SlurmCommand::scancel, "SLURM_CLUSTERS", "clusters"},
     {SlurmCommand::squeue, "SLURM_CLUSTERS", "clusters"},
     {SlurmCommand::sinfo, "SLURM_CLUSTERS", "clusters"},
+    {SlurmCommand::sdiag, "SLURM_CLUSTERS", "clusters"},
+    {SlurmCommand::sreport, "SREPORT_CLUSTER", "clusters"},
     {SlurmCommand::srun, "SLURM_EXPORT_ENV", "export"},
     {SlurmCommand::srun, "SRUN_EXPORT_ENV", "export"},
     {SlurmCommand::srun, "SRUN_CPUS_PER_TASK", "cpus-per-task"},
+    {SlurmCommand::srun, "SRUN_CONTAINER", "container"},
+    {SlurmCommand::srun, "SLURM_NTASKS_PER_CORE", "ntasks-per-core"},
+    {SlurmCommand::srun, "SLURM_NTASKS_PER_SOCKET", "ntasks-per-socket"},
     {SlurmCommand::srun, "SLURM_NPROCS", "ntasks"},
     {SlurmCommand::srun, "SLURM_NTASKS", "ntasks"},
     {SlurmCommand::srun, "SLURM_NTASKS_PER_NODE", "ntasks-per-node"},
@@ -301,7 +315,7 @@ Parsed<CommandLine> read_arguments(SlurmCommand command, int argc, char* const* 
       row = find_letter(command, static_cast<char>(found));
     }
     if (!row) {
-      if (!quiet) {
+      if (!quiet && command != SlurmCommand::sstat) {  // which says no more, in Slurm either
         fmt::print(stderr, "Try \"{} --help\" for more information\n", command_name(command));
       }
       return tl::make_unexpected(Misuse{is_submitter(command) ? kBadValue : 1, {}});
@@ -318,7 +332,13 @@ std::vector<Word> read_variables(SlurmCommand command) {
   std::vector<Word> words;
   for (const auto& extra : kExtraVariables) {
     if (extra.command != command) continue;
-    if (const char* value = std::getenv(extra.variable)) words.push_back({extra.option, value});
+    const char* value = std::getenv(extra.variable);
+    if (value == nullptr) continue;
+    // As often as it says.
+    const bool times = std::string_view(extra.option) == "verbose";
+    const std::int64_t count =
+        times ? std::min<std::int64_t>(parse_digits(value).value_or(0), 9) : 1;
+    for (std::int64_t i = 0; i < count; ++i) words.push_back({extra.option, value});
   }
   for (const auto& row : option_rows()) {
     if (row.variable == nullptr || !known_to(row.variable_commands, command)) continue;

@@ -27,7 +27,11 @@ enum class SlurmCommand {
   seff,
   sprio,
   sshare,
-  sacctmgr
+  sacctmgr,
+  sstat,
+  sreport,
+  sattach,
+  sdiag
 };
 constexpr unsigned bit(SlurmCommand command) { return 1U << static_cast<unsigned>(command); }
 std::string_view command_name(SlurmCommand command);

@@ -10,6 +10,7 @@
 #include "core/request_parse.hpp"
 #include "engine/accounts.hpp"
 #include "engine/job_info.hpp"
+#include "engine/notices.hpp"
 #include "engine/quotas.hpp"
 #include "engine/reservations.hpp"
 
@@ -333,6 +334,7 @@ Answer<Job> Admission::check(const Caller& caller, api::JobSpec spec, const Job*
   TRY(check_sizes(spec, state_.settings.limits));
   TRY(check_texts(spec));
   TRY(check_numbers(spec));
+  if (changed == nullptr) TRY(check_mail(spec, state_));
   Job job;
   if (changed != nullptr) {
     job.id = changed->id;

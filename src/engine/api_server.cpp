@@ -1,5 +1,9 @@
 #include "engine/api_server.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "api/json.hpp"
@@ -41,6 +45,22 @@ std::string value(const net::Request& request, const std::string& key) {
   return found == request.query.end() ? "" : found->second;
 }
 
+// What kind of request it is, for the statistics: a few, whatever is asked.
+std::string kind_of(std::string_view method, const std::vector<std::string>& path) {
+  constexpr auto kRooms = std::to_array<std::string_view>(
+      {"accounting", "accounts", "allocations", "cluster", "jobs", "node", "priorities",
+       "reconfigure", "reservations", "shares", "statistics"});
+  constexpr auto kVerbs = std::to_array<std::string_view>(
+      {"attach", "cancel", "end", "hold", "processes", "release", "requeue", "resume", "steps",
+       "suspend", "top", "update", "wait", "why"});
+  if (std::ranges::find(kRooms, path[1]) == kRooms.end()) return "other";
+  std::string kind = fmt::format("{} {}", method == "GET" ? "GET" : "POST", path[1]);
+  if (path[1] != "jobs" || path.size() < 3) return kind;
+  kind += "/ID";
+  if (path.size() > 3 && std::ranges::find(kVerbs, path[3]) != kVerbs.end()) kind += "/" + path[3];
+  return kind;
+}
+
 // The body, or the answer that says what is wrong with it.
 template <class T>
 tl::expected<T, net::Response> body_as(const net::Request& request) {
@@ -73,6 +93,14 @@ void ApiServer::handle(const net::Request& request, const net::Responder& respon
   if (const auto fine = engine_.admit(caller_of(request)); !fine) {
     return respond(error_response(fine.error()));
   }
+  const Stopwatch watch;
+  serve(request, path, respond);
+  engine_.statistics().request(kind_of(request.method, path), caller_of(request).uid,
+                               watch.microseconds());
+}
+
+void ApiServer::serve(const net::Request& request, const std::vector<std::string>& path,
+                      const net::Responder& respond) {
   if (request.method == "GET") {
     get(request, path, respond);
     if (engine_.forecast().unfinished()) changed_();
@@ -104,6 +132,9 @@ void ApiServer::get(const net::Request& request, const std::vector<std::string>&
   }
   if (path.size() == 2 && path[1] == "shares") {
     return respond({200, api::to_json(engine_.views().shares(caller))});
+  }
+  if (path.size() == 2 && path[1] == "statistics") {
+    return respond({200, api::to_json(engine_.views().statistics())});
   }
   if (path.size() == 2 && path[1] == "accounting") {
     AccountingQuery query;
@@ -148,6 +179,14 @@ void ApiServer::get(const net::Request& request, const std::vector<std::string>&
   }
   if (path.size() == 4 && path[3] == "why")
     return respond(to_response(engine_.views().why(caller, id)));
+  if (path.size() == 4 && path[3] == "processes") {
+    const auto asked =
+        engine_.runs().list_processes(caller, id, [respond](const api::RunningProcesses& all) {
+          respond({200, api::to_json(all)});
+        });
+    if (!asked) respond(error_response(asked.error()));
+    return;
+  }
   if (path.size() == 4 && path[3] == "wait") {
     const auto tell = [respond](const Answer<api::JobInfo>& job) { respond(to_response(job)); };
     const auto waiter = request.query.contains("ending")
@@ -177,6 +216,11 @@ void ApiServer::post(const net::Request& request, const std::vector<std::string>
   }
   if (path.size() == 2 && path[1] == "allocations") return allocate(request, respond);
   if (path.size() == 2 && path[1] == "reconfigure" && reload_) return reconfigure(caller, respond);
+  if (path.size() == 3 && path[1] == "statistics" && path[2] == "reset") {
+    const auto may = engine_.administer(caller);
+    if (may) engine_.statistics().reset(engine_.now());
+    return respond(to_response(may));
+  }
   if (path.size() == 2 && path[1] == "accounts") {
     auto book = body_as<api::AccountBook>(request);
     if (!book) return respond(book.error());

@@ -25,6 +25,8 @@ class ApiServer {
 
  private:
   void hang_up(JobId job);
+  void serve(const net::Request& request, const std::vector<std::string>& path,
+             const net::Responder& respond);
   void get(const net::Request& request, const std::vector<std::string>& path,
            const net::Responder& respond);
   void post(const net::Request& request, const std::vector<std::string>& path,

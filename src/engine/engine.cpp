@@ -53,6 +53,7 @@ Result<std::unique_ptr<Engine>> Engine::create(Parts parts, Views::Facts facts) 
   auto engine = std::unique_ptr<Engine>(new Engine(
       {std::move(parts), core::Ledger(std::move(cluster)), std::move(policy)}, std::move(facts)));
   warn_of_unknown_gpus(engine->state_);
+  engine->state_.statistics.reset(engine->state_.clock.wall());
   TRY(engine->runs_.recover());
   return engine;
 }
@@ -67,6 +68,7 @@ void Engine::settle() {
     for (std::size_t i = 0; i < state_.events.size(); ++i) state_.events[i]();
     runs_.enforce_times();
     clients_.enforce_times();
+    runs_.notices().enforce_times();
     upkeep_.tidy();
     if (!state_.schedule_needed) {
       const auto due = next_due();
@@ -150,6 +152,7 @@ std::optional<WallTime> Engine::next_due() {
   };
   if (state_.schedule_needed) at(now + (queue_.next_pass() - state_.clock.mono()));
   at(queue_.reservations().next_change());
+  at(runs_.notices().due());
   for (auto timed = state_.timed.begin(); timed != state_.timed.end();) {
     const Job* job = state_.find(*timed);
     if (job == nullptr) {

@@ -73,6 +73,8 @@ class Engine {
     return state_.reservations;
   }
   [[nodiscard]] std::size_t live() const { return state_.jobs.size(); }
+  [[nodiscard]] WallTime now() const { return state_.clock.wall(); }
+  [[nodiscard]] Statistics& statistics() { return state_.statistics; }
   [[nodiscard]] const core::Ledger& ledger() const { return state_.ledger; }
   // What runs.
   [[nodiscard]] std::vector<const Job*> active() const;

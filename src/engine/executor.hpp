@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "api/inspection.hpp"
 #include "api/types.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
@@ -40,6 +42,17 @@ struct Leftover {
 };
 
 using Environment = std::vector<std::string>;  // K=V
+
+// What somebody is told of a job (engine/notices.hpp): a mail, or an event for the site's command.
+struct Notice {
+  std::string program = {};  // by its full path
+  std::string event = {};    // `END`; empty: a mail
+  std::string as_user = {};  // whom the program runs as; empty: the owner
+  std::string subject = {};
+  std::vector<std::string> addresses = {};
+  Uid owner = Uid(0);
+  api::JobInfo job = {};
+};
 
 // Who hears of it. The attempt tells a run from the one before a requeue.
 class ExecutorEvents {
@@ -98,6 +111,17 @@ class Executor {
   virtual void freeze_allocation(const Job& job, bool frozen) = 0;
   // Asks its processes to end, kills what is left after patience; on_ended follows.
   virtual void end_allocation(const Job& job, Millis patience) = 0;
+
+  // The processes of its steps, and what was measured in it: to `tell`, later and in the loop. Of a
+  // batch job the script's are those of no step. Where nothing runs there are none.
+  using TellProcesses = std::function<void(const api::RunningProcesses&)>;
+  virtual void list_processes(const Job& /*job*/, const std::vector<std::int64_t>& /*steps*/,
+                              const TellProcesses& tell) {
+    tell({});
+  }
+
+  virtual void tell(const Notice& /*notice*/) {}
+  [[nodiscard]] virtual bool has_program(const std::string& path) const { return !path.empty(); }
 
   // A step of the run is over: its fence may go, once nobody is inside.
   virtual void forget_step(const Job& job, std::int64_t step) = 0;

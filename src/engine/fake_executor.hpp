@@ -76,6 +76,8 @@ class FakeExecutor final : public Executor {
   }
   [[nodiscard]] std::string fence() const override { return "none: a fake"; }
 
+  void tell(const Notice& notice) override { told.push_back(notice); }
+
   // The job's processes end. The engine hears of it by deliver().
   void end(std::int64_t job, int exit_code, node::EndReason reason = node::EndReason::none) {
     for (auto& [key, run] : runs) {
@@ -136,6 +138,7 @@ class FakeExecutor final : public Executor {
   std::vector<std::string> step_signals;     // "job.step number"
   std::vector<std::string> forgotten_steps;  // "job.step"
   std::vector<node::ExitRecord> ending;
+  std::vector<Notice> told;
 
  private:
   ExecutorEvents* events_ = nullptr;

@@ -66,6 +66,7 @@ Job& Queue::add(Job job) {
   state_.save(added);
   state_.dependencies_changed = state_.dependencies_changed || !added.dependencies.empty();
   state_.schedule_needed = true;
+  state_.act([this] { ++state_.statistics.counts.submitted; });
   return added;
 }
 
@@ -396,7 +397,11 @@ void Queue::schedule() {
     if (!job.dependencies.empty() &&
         (state_.dependencies_changed ||
          (job.dependency_state.next && *job.dependency_state.next <= now))) {
+      const bool hoped = job.dependency_state.verdict != core::DependencyVerdict::never;
       judge_dependencies(job);
+      if (hoped && job.dependency_state.verdict == core::DependencyVerdict::never) {
+        runs_.notices().never(job);
+      }
       if (job.dependency_state.verdict == core::DependencyVerdict::never &&
           job.spec.kill_on_invalid_dependency) {
         hopeless.push_back(id);
@@ -416,11 +421,13 @@ void Queue::schedule() {
   if (runs_.held_up()) return;
   std::vector<core::QueueEntry> queue;
   if (!prepare_entries(queue)) return;
+  const Stopwatch watch;
   const auto running = running_entries();
   Quotas quotas(state_);
   const auto rules = quotas.rules(queue);
   const core::Decision decision =
       core::schedule(state_.ledger.cluster(), queue, running, *state_.policy, rules.get());
+  state_.statistics.cycle(watch.microseconds(), std::ssize(queue));
 
   evict_for(queue, decision);
   std::set<JobId> told;
@@ -431,6 +438,8 @@ void Queue::schedule() {
     Job& job = state_.jobs.at(entry.job);
     job.reason = parse_reason(wait.reason);
   }
+  const auto reserved = std::ranges::find_if(
+      decision.waits, [](const core::Wait& wait) { return wait.start_in.has_value(); });
   for (const core::Start& start : decision.starts) {
     const core::QueueEntry& entry = queue[start.entry];
     Job& waiting = state_.jobs.at(entry.job);
@@ -439,6 +448,9 @@ void Queue::schedule() {
     if (waiting.is_array()) state_.schedule_needed = true;
     job.partition = state_.settings.partitions[entry.partition].name;
     job.time_limit = entry.time_limit;
+    if (reserved != decision.waits.end() && core::comes_before(queue[reserved->entry], entry)) {
+      state_.act([this] { ++state_.statistics.counts.backfilled; });
+    }
     runs_.start(job, start.placement);
   }
 }

@@ -42,6 +42,7 @@ void Runs::start(Job& job, core::Placement placement) {
                         core::model_name(gpu)});
   }
   state_.must(state_.ledger.grant(job.id, std::move(placement)));
+  state_.act([this] { ++state_.statistics.counts.started; });
   const WallTime now = state_.clock.wall();
   state_.set_state(job, core::JobState::running);
   job.reason = Reason::none;
@@ -56,6 +57,7 @@ void Runs::start(Job& job, core::Placement placement) {
   state_.resolve_paths(job);
   state_.save(job);
   state_.require(state_.store.save_run(job.id, job.run_time));
+  notices_.began(job);
   state_.dependencies_changed = true;
   if (job.spec.batch) {
     state_.save_step({.job_id = job.id.value(),
@@ -94,6 +96,12 @@ void Runs::finish(JobId id, core::JobState state, Reason reason) {
   const bool ran = core::is_active(job.state);
   count_suspension(job);
   state_.set_state(job, state);
+  state_.act([this, state] {
+    api::Statistics& counts = state_.statistics.counts;
+    ++(state == core::JobState::completed   ? counts.completed
+       : state == core::JobState::cancelled ? counts.canceled
+                                            : counts.failed);
+  });
   job.reason = reason;
   if (job.detail.ends_with(kKeepsHeld)) job.detail.clear();
   job.end = state_.clock.wall();
@@ -111,6 +119,7 @@ void Runs::finish(JobId id, core::JobState state, Reason reason) {
         [this, run = job.run(), user = job.owner.uid] { state_.executor.forget(run, user); });
   }
   views_.over(job);
+  notices_.over(job);
   state_.jobs.erase(id);
 }
 
@@ -131,6 +140,7 @@ void Runs::keep_run(const Job& job) {
 void Runs::back_to_queue(Job& job, bool held, bool count) {
   release_grant(job);
   if (count) keep_run(job);
+  if (count) notices_.requeued(job);
   if (core::is_active(job.state)) {
     state_.act(
         [this, run = job.run(), user = job.owner.uid] { state_.executor.forget(run, user); });
@@ -288,6 +298,14 @@ void Runs::ended(const node::ExitRecord& record) {
   if (job->evicted && job->ending == Ending::none &&
       (record.exit_code != 0 || record.exit_signal != 0)) {
     job->ending = ending_of_evicted(*job);
+  }
+  // By its own word (RequeueExit): unless somebody else ended it.
+  if (job->spec.batch && job->ending == Ending::none && record.exit_signal == 0 &&
+      record.reason == node::EndReason::none) {
+    const bool hold = contains(state_.settings.requeue_exit_hold, record.exit_code);
+    if (hold || contains(state_.settings.requeue_exit, record.exit_code)) {
+      job->ending = hold ? Ending::requeue_hold : Ending::requeue;
+    }
   }
   if (job->ending == Ending::requeue || job->ending == Ending::requeue_hold) {
     return back_to_queue(*job, job->ending == Ending::requeue_hold, true);

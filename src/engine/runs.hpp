@@ -13,6 +13,7 @@
 #include "engine/admission.hpp"
 #include "engine/executor.hpp"
 #include "engine/lookup.hpp"
+#include "engine/notices.hpp"
 #include "engine/state.hpp"
 #include "node/enforcer.hpp"
 #include "node/monitor.hpp"
@@ -37,13 +38,17 @@ class Runs final : public ExecutorEvents {
         clients_(clients),
         views_(views),
         names_(state),
-        admission_(state) {}
+        admission_(state),
+        notices_(state) {}
 
   // --- what users do to their jobs
   Answer<void> cancel(const Caller& caller, const std::string& id, const api::CancelSpec& spec);
   Answer<void> requeue(const Caller& caller, const std::string& id, bool held);
   Answer<void> suspend(const Caller& caller, const std::string& id);
   Answer<void> resume(const Caller& caller, const std::string& id);
+  // Of a job of theirs that runs, told later.
+  Answer<void> list_processes(const Caller& caller, const std::string& id,
+                              const Executor::TellProcesses& tell);
 
   // --- what the other rooms decide
   void start(Job& job, core::Placement placement);
@@ -72,6 +77,8 @@ class Runs final : public ExecutorEvents {
   void on_enforced(JobId job, std::int64_t attempt, const std::string& words) override;
   void on_step_gone(JobId job, std::int64_t attempt, std::int64_t step) override;
   void on_stuck(JobId job, std::int64_t attempt, const std::string& who) override;
+
+  [[nodiscard]] Notices& notices() { return notices_; }
 
   // --- the monitor's
   void observe(const std::vector<node::GpuView>& views);
@@ -123,6 +130,7 @@ class Runs final : public ExecutorEvents {
   Views& views_;
   Lookup names_;
   Admission admission_;
+  Notices notices_;
   // What is left of runs that are not on record as such, and whose it is, while it is ended:
   // nothing starts meanwhile.
   struct Unknown {

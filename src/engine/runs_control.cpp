@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text.hpp"
 #include "engine/clients.hpp"
 #include "engine/queue.hpp"
 #include "engine/runs.hpp"
@@ -162,6 +163,22 @@ Answer<void> Runs::resume(const Caller& caller, const std::string& id) {
     act_frozen(*job);
   }
   if (!any) return refuse(Why::not_now, "the job is not suspended");
+  return {};
+}
+
+Answer<void> Runs::list_processes(const Caller& caller, const std::string& id,
+                                  const Executor::TellProcesses& tell) {
+  const auto jobs = TRY(names_.find_owned(caller, id)).jobs;
+  if (jobs.size() != 1 || !core::is_active(jobs.front()->state)) {
+    return refuse(Why::pending, "the job does not run");
+  }
+  std::vector<api::StepInfo> steps;
+  clients_.add_steps(jobs.front()->id, steps);
+  std::vector<std::int64_t> numbers;
+  for (const api::StepInfo& step : steps) {
+    if (const auto number = parse_digits(step.id)) numbers.push_back(*number);
+  }
+  state_.executor.list_processes(*jobs.front(), numbers, tell);
   return {};
 }
 

@@ -102,6 +102,7 @@ Result<void> Runs::take_up(Job loaded) {
     job.run_time.before = std::max(ran, Millis(0));
     job.run_time.since = state_.clock.mono();
   }
+  notices_.taken_up(job);
   return clients_.take_up(job);
 }
 

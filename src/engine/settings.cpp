@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.hpp"
 #include "base/toml_reader.hpp"
 #include "core/policy.hpp"
 
@@ -84,12 +85,52 @@ TomlReader priority_into(PrioritySettings& priority) {
        {"shares", [&](const TomlPlace& place) { return read_shares(place, priority); }}});
 }
 
+}  // namespace
+
+bool contains(const std::vector<ExitRange>& ranges, int code) {
+  return std::ranges::any_of(
+      ranges, [code](const ExitRange& one) { return code >= one.first && code <= one.last; });
+}
+
+namespace {
+
+// "1-9,18", as in slurm.conf.
+TomlReader exits_into(std::vector<ExitRange>& to) {
+  return [&to](const TomlPlace& place) -> Result<void> {
+    to.clear();
+    const std::string text = TRY(place.text());
+    for (const std::string_view word : split(text, ',')) {
+      const auto dash = word.find('-');
+      const auto first = parse_digits(word.substr(0, dash));
+      const auto last = dash == word.npos ? first : parse_digits(word.substr(dash + 1));
+      if (!first || !last || *first < 1 || *last < *first || *last > 255) {
+        return place.complain("expected exit codes from 1 to 255, as \"1-9,18\"");
+      }
+      to.push_back({static_cast<int>(*first), static_cast<int>(*last)});
+    }
+    return {};
+  };
+}
+
+// A program by its full path, or nothing.
+TomlReader program_into(std::string& to) {
+  return [&to](const TomlPlace& place) -> Result<void> {
+    to = TRY(place.text());
+    if (!to.empty() && (!to.starts_with('/') || to.find('\0') != std::string::npos)) {
+      return place.complain("expected the full path of a program, without arguments");
+    }
+    return {};
+  };
+}
+
 TomlReader jobs_into(Settings& settings) {
   return toml_table({{"default_time", read_into(settings.default_time, &TomlPlace::time)},
                      {"memory_per_cpu", size_into(settings.memory_per_cpu)},
                      {"gpus_per_user", gpus_into(settings.gpus_per_user)},
                      {"shares_only_in_reservations", truth_into(settings.shares_in_reservations)},
                      {"processes", number_into(settings.processes, 4'194'304, 0)},
+                     {"requeue_exit", exits_into(settings.requeue_exit)},
+                     {"requeue_exit_hold", exits_into(settings.requeue_exit_hold)},
                      {"kill_wait", span_into(settings.kill_wait)},
                      {"min_job_age", span_into(settings.min_job_age)},
                      {"purge_after", read_into(settings.purge_after, &TomlPlace::span)}});
@@ -131,6 +172,10 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
           {"monitor", toml_table({{"interval", span_into(settings.sample_interval)},
                                   {"idle_interval", span_into(settings.idle_sample_interval)},
                                   {"stale_after", span_into(settings.stale_after)}})},
+          {"mail", toml_table({{"program", program_into(settings.mail_program)},
+                               {"domain", text_into(settings.mail_domain)}})},
+          {"events", toml_table({{"command", program_into(settings.events_command)},
+                                 {"user", text_into(settings.events_user)}})},
           {"log",
            toml_table({{"level", one_of(settings.log_level, {"debug", "info", "warning", "error"})},
                        {"file", text_into(settings.log_file)}})},
@@ -180,6 +225,12 @@ Reloaded reload_settings(Settings& current, const Settings& next) {
   fixed("jobs.processes", &Settings::processes);
   live("jobs.min_job_age", &Settings::min_job_age);
   live("jobs.purge_after", &Settings::purge_after);
+  live("jobs.requeue_exit", &Settings::requeue_exit);
+  live("jobs.requeue_exit_hold", &Settings::requeue_exit_hold);
+  live("mail.program", &Settings::mail_program);
+  live("mail.domain", &Settings::mail_domain);
+  live("events.command", &Settings::events_command);
+  live("events.user", &Settings::events_user);
   live("limits", &Settings::limits);
   live("priority", &Settings::priority);
   fixed("limits.max_connections", &Settings::connections);

@@ -49,6 +49,14 @@ struct PrioritySettings {
   friend bool operator==(const PrioritySettings&, const PrioritySettings&) = default;
 };
 
+// Exit codes of a job's script, both ends included.
+struct ExitRange {
+  int first = 1;
+  int last = 1;
+  friend bool operator==(const ExitRange&, const ExitRange&) = default;
+};
+bool contains(const std::vector<ExitRange>& ranges, int code);
+
 struct Settings {
   std::string cluster = "aliquot";
   std::string node = {};                  // empty: the host's name
@@ -79,6 +87,10 @@ struct Settings {
   bool shares_in_reservations = false;  // parts of a GPU nowhere else
   // Processes and threads of one job. Absent: 15 % of what the machine can have; 0: no limit.
   std::optional<std::int64_t> processes = {};
+  // Batch jobs that end with these go back to the queue (RequeueExit), or are held there
+  // (RequeueExitHold).
+  std::vector<ExitRange> requeue_exit = {};
+  std::vector<ExitRange> requeue_exit_hold = {};
   Millis kill_wait = seconds(30);
   Millis min_job_age = seconds(300);       // for which what is over stays in squeue's sight
   std::optional<Millis> purge_after = {};  // after which it leaves sacct's; absent: never
@@ -90,6 +102,11 @@ struct Settings {
   Millis sample_interval = seconds(1);        // while jobs run
   Millis idle_sample_interval = seconds(10);  // while none does
   Millis stale_after = seconds(30);           // a GPU unheard of for so long counts as busy
+
+  std::string mail_program = "/usr/sbin/sendmail";  // with sendmail's options; empty: no mail
+  std::string mail_domain = {};                     // behind users that have none (MailDomain)
+  std::string events_command = {};                  // run at each event of each job; empty: none
+  std::string events_user = "nobody";
 
   std::string log_level = "info";
   std::string log_file = {};  // empty: stderr

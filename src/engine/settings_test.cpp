@@ -137,7 +137,8 @@ TEST(Settings, AMistakeIsNamedWithItsLine) {
             "x.toml:3: jobs.kill_wiat: there is no such setting; known here: default_time, "
             "gpus_per_user, "
             "kill_wait, "
-            "memory_per_cpu, min_job_age, processes, purge_after, shares_only_in_reservations");
+            "memory_per_cpu, min_job_age, processes, purge_after, requeue_exit, "
+            "requeue_exit_hold, shares_only_in_reservations");
   EXPECT_EQ(complaint("[gpu]\nmps_per_gpu = \"many\"\n"),
             "x.toml:2: gpu.mps_per_gpu: expected a whole number from 1 to 1000000");
   EXPECT_EQ(complaint("[schedule]\npolicy = \"magic\"\n").substr(0, 40),

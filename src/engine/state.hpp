@@ -25,6 +25,7 @@
 #include "engine/job.hpp"
 #include "engine/refused.hpp"
 #include "engine/settings.hpp"
+#include "engine/statistics.hpp"
 #include "engine/store.hpp"
 #include "gpu/devices.hpp"
 
@@ -111,6 +112,7 @@ struct State : Parts {
   std::map<core::GpuIndex, GpuOutage> gpu_service = {};
   std::vector<api::ReservationInfo> reservations = {};
   std::int64_t last_id = 0;
+  Statistics statistics = {};
   // News for the queue.
   bool schedule_needed = true;
   bool dependencies_changed = true;

@@ -1,5 +1,6 @@
 // What clients run themselves: interactive jobs and steps, in groups that we make and they are
 // moved into.
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 
@@ -41,6 +42,38 @@ std::set<sys::ProcessRef> StepdExecutor::clients_of(const node::Run& run) {
 
 // Who connected may have ended, with another holding its end of the socket, and its pid be somebody
 // else's by now: that one must not land in the job's group, where the job's owner can kill it.
+void StepdExecutor::list_processes(const Job& job, const std::vector<std::int64_t>& steps,
+                                   const TellProcesses& tell) {
+  // Without groups it reads memory that the processes can keep from being read.
+  post(
+      job.run(), job.owner.uid,
+      [this, run = job.run(), mark = job.mark, batch = job.spec.batch, steps, tell] {
+        api::RunningProcesses all;
+        std::set<Pid> in_steps;
+        for (const std::int64_t step : steps) {
+          api::StepProcesses& one = all.steps.emplace_back();
+          one.id = fmt::format("{}", step);
+          for (const sys::ProcessRef& process : processes({run, step}, mark).find()) {
+            in_steps.insert(process.pid);
+            one.pids.push_back(process.pid.value());
+          }
+        }
+        if (batch) {
+          api::StepProcesses& script = all.steps.emplace_back();
+          script.id = "batch";
+          for (const sys::ProcessRef& process : processes({run, std::nullopt}, mark).find()) {
+            if (!in_steps.contains(process.pid)) script.pids.push_back(process.pid.value());
+          }
+        }
+        if (const auto measured = enforcer_.measure(holder_of(run.job))) {
+          all.gpu_ms = measured->gpu_time.value();
+          all.gpu_memory_peak = measured->memory_peak.value();
+        }
+        on_loop([all = std::move(all), tell] { tell(all); });
+      },
+      node::Lanes::Pace::slow);
+}
+
 Result<void> StepdExecutor::take_in(const node::Group& group, Pid client, Uid user) {
   const auto another = [&] {
     return fail(Error::Code::permission_denied, "process {} is not the one that asked", client);

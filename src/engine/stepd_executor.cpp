@@ -205,6 +205,10 @@ StepdExecutor::Watch* StepdExecutor::watched(const node::Run& run) {
   return found->second.get();
 }
 
+bool StepdExecutor::has_program(const std::string& path) const {
+  return path.starts_with('/') && ::access(path.c_str(), X_OK) == 0;
+}
+
 void StepdExecutor::start(StartOrder order) {
   const node::Run run = order.job.run();
   const Uid user = order.job.owner.uid;

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "engine/executor.hpp"
+#include "engine/messenger.hpp"
 #include "gpu/devices.hpp"
 #include "node/cgroup.hpp"
 #include "node/enforcer.hpp"
@@ -67,6 +68,10 @@ class StepdExecutor final : public Executor {
   void freeze_allocation(const Job& job, bool frozen) override;
   void end_allocation(const Job& job, Millis patience) override;
   Result<std::vector<Leftover>> leftovers() override;
+  void list_processes(const Job& job, const std::vector<std::int64_t>& steps,
+                      const TellProcesses& tell) override;
+  void tell(const Notice& notice) override { messenger_.post(notice); }
+  [[nodiscard]] bool has_program(const std::string& path) const override;
   void forget_step(const Job& job, std::int64_t step) override;
   void forget(const node::Run& run, Uid user) override;
   [[nodiscard]] std::string fence() const override { return cgroups_.capabilities(); }
@@ -147,6 +152,7 @@ class StepdExecutor final : public Executor {
   node::Worker commands_{"aq-commands"};  // to the stepds: no user can make it slow
   node::Worker looks_{"aq-looks"};        // into the folders of jobs, nor this
   node::Lanes lanes_{"aq-job"};
+  Messenger messenger_;
 };
 
 }  // namespace aliquot::engine

@@ -63,6 +63,7 @@ class Views {
   // In pages, with the steps.
   Answer<api::JobList> accounting(const Caller& caller, AccountingQuery query);
   [[nodiscard]] api::ClusterInfo cluster_info() const;
+  [[nodiscard]] api::Statistics statistics() const;
   // What waiting jobs' priorities are made of, and how users stand: for sprio and sshare.
   [[nodiscard]] api::PriorityList priorities() const;
   [[nodiscard]] api::ShareList shares(const Caller& caller) const;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/slurm_time.hpp"
+#include "engine/admission.hpp"
 #include "engine/fair_share.hpp"
 #include "engine/forecast.hpp"
 #include "engine/queue.hpp"
@@ -105,6 +106,17 @@ api::PriorityList Views::priorities() const {
     list.jobs.push_back(std::move(shown));
   }
   return list;
+}
+
+api::Statistics Views::statistics() const {
+  api::Statistics shown =
+      state_.statistics.read([this](Uid user) { return state_.users.name(user); });
+  shown.now_ms = state_.clock.wall().ms();
+  for (const auto& [id, job] : state_.jobs) {
+    if (job.state == core::JobState::pending) shown.pending += elements(job);
+    if (job.state == core::JobState::running) ++shown.running;
+  }
+  return shown;
 }
 
 api::ShareList Views::shares(const Caller& caller) const {

@@ -42,11 +42,11 @@ walk() { # WORD…
   walked=0
   walk aliquot
   [ "$walked" -ge 20 ]
-  for command in sbatch srun salloc scancel squeue sinfo sacct sprio sshare sacctmgr; do walk aliquot "$command"; done
+  for command in sbatch srun salloc scancel squeue sinfo sacct sprio sshare sacctmgr sstat sreport sattach sdiag; do walk aliquot "$command"; done
 }
 
 @test "commands" {
-  offers "sacct sacctmgr salloc sbatch scancel scontrol seff setup shims sim sinfo slurm sprio squeue srun sshare status" aliquot s
+  offers "sacct sacctmgr salloc sattach sbatch scancel scontrol sdiag seff setup shims sim sinfo slurm sprio squeue sreport srun sshare sstat status" aliquot s
   offers "sandbox setup" aliquot slurm s
   offers "restart" aliquot slurm sandbox r
   offers "replay" aliquot sim re
@@ -64,7 +64,7 @@ walk() { # WORD…
     complete -p "$name"
     listed+=" $name"
   done
-  [ "$listed" = " sbatch srun salloc scancel squeue sinfo scontrol sacct seff sprio sshare sacctmgr" ]
+  [ "$listed" = " sbatch srun salloc scancel squeue sinfo scontrol sacct seff sprio sshare sacctmgr sstat sreport sattach sdiag" ]
 }
 
 @test "values" {

@@ -25,7 +25,7 @@ setup() {
   [[ -n ${ALIQUOT_BIN:-} ]] || { echo "set ALIQUOT_BIN to the folder of the built programs" >&2; return 1; }
   mkdir "$work/bin"
   local name
-  for name in sbatch srun salloc scancel squeue sinfo scontrol sacct seff sprio sshare sacctmgr; do
+  for name in sbatch srun salloc scancel squeue sinfo scontrol sacct seff sprio sshare sacctmgr sstat sreport sattach sdiag; do
     ln -s "$ALIQUOT_BIN/aliquot" "$work/bin/$name"
   done
   export PATH=$work/bin:$PATH ALIQUOT_SOCKET=$work/aliquotd.sock

@@ -84,7 +84,6 @@ constexpr auto kRefused = std::to_array<RefusedOption>({
     {"launch-cmd", kNotPublic},
     {"launcher-opts", kNotPublic},
     {"licenses", "this engine counts no licenses"},
-    {"mail-type", "this engine sends no mail: write --mail-type=NONE, or leave it out", not_none},
     {"mcs-label", "this engine knows no security labels"},
     {"no-allocate", "a step runs in a job: leave -Z out"},
     {"nodefile", "this machine is one node: name it with --nodelist, or leave it out"},

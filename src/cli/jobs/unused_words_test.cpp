@@ -59,6 +59,7 @@ const std::map<std::string_view, std::string> kSamples = {
     {"constraint", "h100"},
     {"dependency", "singleton"},
     {"gres", "gpu:2"},
+    {"mail-type", "END"},
     {"gpus", "2"},
     {"gpus-per-node", "2"},
     {"gpus-per-task", "2"},
@@ -133,13 +134,11 @@ TEST(UnusedWords, EveryOptionIsInEffectOrRefusedOrCannotMatter) {
       }
       if (refused && !some) {
         OptionSet options(command);
-        const std::string value = name == "mail-type" ? "END" : sample_of(row);
-        ASSERT_TRUE(options.set(name, value, Source::command_line)) << name;
+        ASSERT_TRUE(options.set(name, sample_of(row), Source::command_line)) << name;
         EXPECT_FALSE(check_words(options)) << name;
         continue;
       }
-      if (name == "mail-user") continue;  // of --mail-type
-      if (name == "requeue") continue;    // the default; --no-requeue is another
+      if (name == "requeue") continue;  // the default; --no-requeue is another
       const auto with = job_with(command, &row);
       ASSERT_TRUE(with) << command_name(command) << " --" << name;
       EXPECT_NE(*with, *plain) << command_name(command) << " --" << name << " is swallowed";
@@ -168,12 +167,8 @@ TEST(UnusedWords, ARefusalSaysWhatToDo) {
 }
 
 TEST(UnusedWords, AValueThatAsksForNothingIsFine) {
-  for (const auto& [name, value] :
-       std::to_array<std::pair<const char*, const char*>>({{"profile", "none"},
-                                                           {"mail-type", "NONE"},
-                                                           {"exclusive", ""},
-                                                           {"core-spec", "0"},
-                                                           {"signal", "B:USR1@60"}})) {
+  for (const auto& [name, value] : std::to_array<std::pair<const char*, const char*>>(
+           {{"profile", "none"}, {"exclusive", ""}, {"core-spec", "0"}, {"signal", "B:USR1@60"}})) {
     OptionSet options(SlurmCommand::sbatch);
     ASSERT_TRUE(options.set(name, value, Source::command_line)) << name;
     EXPECT_TRUE(check_words(options)) << name;
