@@ -5,6 +5,9 @@
 #include <signal.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -211,6 +214,60 @@ TEST(SignalOption, ReadsSlurmsForms) {
   for (const auto* bad : {"", "@5", "X:USR1", "USR1@", "USR1@x", "999", "0"}) {
     EXPECT_FALSE(parse_signal_option(bad).has_value()) << bad;
   }
+}
+
+// What the manual lists, but for what is about Slurm's own insides, about what srun does with its
+// allocation's size in a job, and about exit codes and formats that are always the usual ones.
+TEST(Variables, OfTheManualAreAllKnown) {
+  const std::set<std::string> kOthers = {"PMI_FANOUT",
+                                         "PMI_FANOUT_OFF_HOST",
+                                         "PMI_TIME",
+                                         "SLURMD_DEBUG",
+                                         "SLURM_BITSTR_LEN",
+                                         "SLURM_CONF",
+                                         "SLURM_CPU_FREQ_REQ",
+                                         "SLURM_DEBUG_FLAGS",
+                                         "SLURM_DIST_PLANESIZE",
+                                         "SLURM_EXIT_ERROR",
+                                         "SLURM_EXIT_IMMEDIATE",
+                                         "SLURM_JOB_ID",
+                                         "SLURM_JOB_NUM_NODES",
+                                         "SLURM_NNODES",
+                                         "SLURM_PMI_KVS_NO_DUP_KEYS",
+                                         "SLURM_REMOTE_CWD",
+                                         "SLURM_SRUN_REDUCE_TASK_EXIT_MSG",
+                                         "SLURM_STEP_GRES",
+                                         "SLURM_STEP_KILLED_MSG_NODE_ID",
+                                         "SLURM_TEST_EXEC",
+                                         "SLURM_TIME_FORMAT"};
+  const auto list =
+      std::filesystem::path(__FILE__).parent_path() / "../../tests/conformance/fields-22.05.txt";
+  std::ifstream file(list);
+  ASSERT_TRUE(file) << list;
+  using enum SlurmCommand;
+  int tried = 0;
+  for (std::string name, kind, variable; file >> name >> kind >> variable;) {
+    if (kind != "variable" || kOthers.contains(variable)) continue;
+    // srun's umask is that of who calls it: its tasks are its children.
+    if (name == "srun" && variable == "SLURM_UMASK") continue;
+    for (const auto command : {sbatch, srun, salloc, scancel, squeue, sinfo, sacct}) {
+      if (command_name(command) != name) continue;
+      const auto before = read_variables(command).size();
+      ::setenv(variable.c_str(), "1", 1);
+      EXPECT_EQ(read_variables(command).size(), before + 1) << name << " " << variable;
+      ::unsetenv(variable.c_str());
+      ++tried;
+    }
+  }
+  EXPECT_GT(tried, 180);
+}
+
+TEST(Variables, SayHowVerbose) {
+  ::setenv("SBATCH_DEBUG", "2", 1);
+  const auto options = gather_options(SlurmCommand::sbatch, {});
+  ::unsetenv("SBATCH_DEBUG");
+  ASSERT_TRUE(options);
+  EXPECT_EQ(options->times("verbose"), 2);
 }
 
 }  // namespace

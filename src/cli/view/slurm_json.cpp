@@ -1,5 +1,13 @@
 #include "cli/view/slurm_json.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "base/size.hpp"
+#include "base/text.hpp"
 #include "cli/view/job_text.hpp"
 #include "cli/view/json_writer.hpp"
 #include "cli/view/node_text.hpp"
@@ -45,6 +53,103 @@ void gpu_share(JsonWriter& json, const JobInfo& job) {
   json.end_array();
 }
 
+// What Slurm's objects have besides, and one machine says nothing about: as Slurm writes it where
+// it is not set, so that whoever reads it finds it.
+struct Unset {
+  std::span<const std::string_view> texts;
+  std::span<const std::string_view> zeros;
+  std::span<const std::string_view> nulls;
+};
+
+void write_unset(JsonWriter& json, const Unset& unset) {
+  for (const auto key : unset.texts) json.field(key, "");
+  for (const auto key : unset.zeros) json.field(key, 0);
+  for (const auto key : unset.nulls) json.key(key).null();
+}
+
+constexpr auto kJobTexts = std::to_array<std::string_view>({"admin_comment",
+                                                            "batch_features",
+                                                            "burst_buffer",
+                                                            "burst_buffer_state",
+                                                            "cluster_features",
+                                                            "container",
+                                                            "cpus_per_tres",
+                                                            "excluded_nodes",
+                                                            "federation_origin",
+                                                            "federation_siblings_active",
+                                                            "het_job_id_set",
+                                                            "federation_siblings_viable",
+                                                            "licenses",
+                                                            "mcs_label",
+                                                            "memory_per_tres",
+                                                            "prefer",
+                                                            "required_nodes",
+                                                            "resv_name",
+                                                            "system_comment",
+                                                            "tres_bind",
+                                                            "tres_freq",
+                                                            "tres_per_job",
+                                                            "tres_per_socket",
+                                                            "tres_per_task",
+                                                            "wckey"});
+constexpr auto kJobZeros = std::to_array<std::string_view>(
+    {"association_id", "delay_boot", "het_job_id", "het_job_offset", "max_cpus", "max_nodes",
+     "minimum_tmp_disk_per_node", "pre_sus_time", "preempt_time", "resize_time",
+     "sockets_per_board", "tasks_per_board", "time_minimum"});
+constexpr auto kJobNulls = std::to_array<std::string_view>(
+    {"core_spec", "cores_per_socket", "cpu_frequency_governor", "cpu_frequency_maximum",
+     "cpu_frequency_minimum", "memory_per_cpu", "profile", "shared", "sockets_per_node",
+     "tasks_per_core", "tasks_per_socket", "thread_spec", "threads_per_core"});
+constexpr auto kNodeTexts = std::to_array<std::string_view>(
+    {"burstbuffer_network_address", "comment", "extra", "mcs_label"});
+constexpr auto kNodeZeros = std::to_array<std::string_view>(
+    {"cpu_binding", "cpu_load", "free_memory", "last_busy", "port", "temporary_disk"});
+constexpr auto kNodeNulls = std::to_array<std::string_view>({"owner"});
+
+void empty_array(JsonWriter& json, std::string_view key) {
+  json.key(key).begin_array().end_array();
+}
+
+// `cpu=4,mem=4G,gres/gpu=1` as the accounting has it: a type, a name, Slurm's number and a count.
+void tres_list(JsonWriter& json, std::string_view key, std::string_view tres) {
+  json.key(key).begin_array();
+  for (const auto one : split(tres, ',')) {
+    const auto equals = one.rfind('=');
+    if (equals == one.npos) continue;
+    const auto full = one.substr(0, equals);
+    const auto slash = full.find('/');
+    const auto type = full.substr(0, slash);
+    const auto amount = one.substr(equals + 1);
+    auto count = parse_digits(amount);
+    if (const auto size = parse_size(amount); type == "mem" && size) {
+      count = size->value() / 1'048'576;
+    }
+    constexpr auto kTypes =
+        std::to_array<std::string_view>({"cpu", "mem", "energy", "node", "billing"});
+    const auto known = std::ranges::find(kTypes, type) - kTypes.begin();
+    json.begin_object().field("type", type).key("name");
+    if (slash == full.npos) {
+      json.null();
+    } else {
+      json.value(full.substr(slash + 1));
+    }
+    json.field("id", type == "gres" ? 1'001 : known + 1).field("count", count.value_or(0));
+    json.end_object();
+  }
+  json.end_array();
+}
+
+void job_resources(JsonWriter& json, const JobInfo& job) {
+  json.key("job_resources").begin_object();
+  if (is_active(job)) {
+    json.field("nodes", job.node).field("allocated_cores", job.cpus).field("allocated_hosts", 1);
+    json.key("allocated_nodes").begin_array().begin_object().field("nodename", job.node);
+    json.field("cpus_used", job.cpus).field("memory_used", 0);
+    json.field("memory_allocated", job.memory / 1'048'576).end_object().end_array();
+  }
+  json.end_object();
+}
+
 void queue_job(JsonWriter& json, const JobInfo& job, const std::string& cluster) {
   json.begin_object().field("account", job.account).field("accrue_time", epoch(job.eligible_ms));
   json.field("array_job_id", job.array_job_id.value_or(0));
@@ -77,6 +182,15 @@ void queue_job(JsonWriter& json, const JobInfo& job, const std::string& cluster)
   json.field("tres_alloc_str", has_started(job) ? allocated_tres(job) : "");
   json.field("tres_per_node", tres_per_node(job)).field("tres_req_str", requested_tres(job));
   json.field("user_id", job.uid).field("user_name", job.user);
+  write_unset(json, {kJobTexts, kJobZeros, kJobNulls});
+  json.field("array_max_tasks", job.array_throttle).field("billable_tres", job.cpus);
+  json.field("contiguous", false).field("reboot", false);
+  json.field("last_sched_evaluation", epoch(job.eligible_ms));
+  json.field("minimum_cpus_per_node", job.cpus_per_task);
+  json.field("tasks_per_node", job.ntasks_per_node);
+  empty_array(json, "flags");
+  empty_array(json, "show_flags");
+  job_resources(json, job);
   json.field("reason_detail", job.reason_detail);
   gpu_share(json, job);
   json.end_object();
@@ -103,27 +217,55 @@ void accounting_step(JsonWriter& json, const JobInfo& job, const api::StepInfo& 
   cpu_time(json, "system", step.system_cpu_ms);
   cpu_time(json, "total", step.system_cpu_ms + step.user_cpu_ms);
   cpu_time(json, "user", step.user_cpu_ms);
-  json.end_object();
+  json.field("suspended", 0).end_object();
   exit_object(json, "exit_code", step.exit_code, step.exit_signal);
-  json.key("nodes").begin_object().field("count", 1).field("range", job.node).end_object();
+  json.key("nodes").begin_object().key("list").begin_array().value(job.node).end_array();
+  json.field("count", 1).field("range", job.node).end_object();
   json.key("tasks").begin_object().field("count", step.ntasks).end_object();
+  json.key("tres").begin_object();
+  for (const auto* which : {"requested", "consumed"}) {
+    json.key(which).begin_object();
+    for (const auto* of : {"max", "min", "average", "total"}) empty_array(json, of);
+    json.end_object();
+  }
+  tres_list(json, "allocated", fmt::format("cpu={},node=1", step.cpus));
+  json.end_object().key("pid").null().key("kill_request_user").null();
+  json.key("CPU").begin_object().key("requested_frequency").begin_object();
+  json.field("min", 0).field("max", 0).end_object();
+  empty_array(json, "governor");
+  json.end_object().key("statistics").begin_object();
+  json.key("CPU").begin_object().field("actual_frequency", 0).end_object();
+  json.key("energy").begin_object().field("consumed", 0).end_object().end_object();
+  json.key("task").begin_object().field("distribution", "Unknown").end_object();
   json.field("max_rss", step.max_rss).field("state", step.state);
   json.key("step").begin_object();
-  json.field("id", job_id_text(job) + "." + step.id).field("name", step.name).end_object();
+  json.field("id", job_id_text(job) + "." + step.id).field("name", step.name);
+  json.field("job_id", job.id);
+  json.key("het").begin_object().key("component").null().end_object().end_object();
   json.end_object();
 }
 
 void accounting_job(JsonWriter& json, const JobInfo& job, const std::string& cluster,
                     WallTime now) {
   json.begin_object().field("account", job.account);
-  json.key("comment").begin_object().field("job", job.comment).end_object();
+  json.key("comment").begin_object().field("job", job.comment);
+  json.key("administrator").null().key("system").null().end_object().key("container").null();
+  empty_array(json, "flags");
+  json.key("het").begin_object().field("job_id", 0).key("job_offset").null().end_object();
+  json.key("mcs").begin_object().field("label", "").end_object();
+  json.key("reservation").begin_object().field("id", 0).field("name", 0).end_object();
+  json.key("wckey").begin_object().field("wckey", "");
+  empty_array(json, "flags");
+  json.end_object();
   json.field("allocation_nodes", has_started(job) ? 1 : 0);
   json.key("array").begin_object().field("job_id", job.array_job_id.value_or(0));
   json.field("task", job.array_pending);
   optional_number(json, "task_id", job.array_task_id);
+  json.key("limits").begin_object().key("max").begin_object().key("running").begin_object();
+  json.field("tasks", job.array_throttle).end_object().end_object().end_object();
   json.end_object();
   json.key("association").begin_object().field("account", job.account);
-  json.field("cluster", cluster).field("user", job.user).end_object();
+  json.field("cluster", cluster).field("user", job.user).key("partition").null().end_object();
   json.field("cluster", cluster).field("constraints", job.constraint);
   exit_object(json, "derived_exit_code", job.derived_exit_code, job.derived_exit_signal);
   json.key("time").begin_object().field("elapsed", time_used(job, now) / seconds(1));
@@ -149,7 +291,10 @@ void accounting_job(JsonWriter& json, const JobInfo& job, const std::string& clu
   for (const auto& step : job.steps) accounting_step(json, job, step, now);
   json.end_array();
   json.key("tres").begin_object().field("requested_str", requested_tres(job));
-  json.field("allocated_str", has_started(job) ? allocated_tres(job) : "").end_object();
+  json.field("allocated_str", has_started(job) ? allocated_tres(job) : "");
+  tres_list(json, "requested", requested_tres(job));
+  tres_list(json, "allocated", has_started(job) ? allocated_tres(job) : "");
+  json.end_object();
   json.field("user", job.user).field("working_directory", job.work_dir);
   json.key("gpu").begin_object().field("time_ms", job.gpu_ms);
   json.field("memory_peak", job.gpu_memory_peak).field("utilisation", job.gpu_utilisation);
@@ -187,6 +332,12 @@ std::string sinfo_json(const api::ClusterInfo& cluster) {
   json.field("slurmd_start_time", node.daemon_start_ms / 1'000).field("sockets", 1);
   json.field("threads", 1).field("slurmd_version", cluster.daemon_version);
   json.field("tres", node_configured_tres(node)).field("tres_used", node_allocated_tres(node));
+  write_unset(json, {kNodeTexts, kNodeZeros, kNodeNulls});
+  json.field("architecture", "x86_64").field("boards", 1).field("weight", 1);
+  json.field("gres_drained", "N/A").field("next_state_after_reboot", "invalid");
+  empty_array(json, "next_state_after_reboot_flags");
+  json.field("reason_changed_at", node.reason_ms / 1'000);
+  json.field("reason_set_by_user", node.reason_user).field("tres_weighted", node.cpus_allocated);
   json.field("simulated", cluster.simulated).key("gpus").begin_array();
   for (const auto& gpu : node.gpus) {
     begin_gpu(json, gpu).field("simulated", gpu.simulated).field("memory", gpu.memory);

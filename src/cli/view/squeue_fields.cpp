@@ -66,6 +66,7 @@ constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {'a', "Account", "ACCOUNT", OR_NULL(account)},
     {0, "AccrueTime", "ACCRUE_TIME", TIME(job.eligible_ms)},
     {0, "AdminComment", "ADMIN_COMMENT", kNothing},
+    {0, "admin_comment", "ADMIN_COMMENT", kNothing},
     {0, "AllocNodes", "ALLOC_NODES", OR_NULL(submit_host)},
     {0, "AllocSid", "ALLOC_SID", kZero},
     {'F', "ArrayJobID", "ARRAY_JOB_ID", NUMBER(job.array_job_id.value_or(job.id))},
