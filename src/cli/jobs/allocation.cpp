@@ -4,17 +4,20 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <functional>
 #include <mutex>
 #include <thread>
 
 #include "cli/jobs/job_request.hpp"
+#include "cli/jobs/waiting_line.hpp"
 #include "cli/users.hpp"
 #include "net/http.hpp"
 #include "sys/fd.hpp"
@@ -26,6 +29,7 @@ namespace {
 constexpr std::string_view kNotAllocated = "Unable to allocate resources";
 // No message about a wait that is shorter than this.
 constexpr std::chrono::milliseconds kSilence(300);
+constexpr std::chrono::seconds kNewPlace(2);
 
 // Tells the user that the job waits. The first connection is busy waiting, so a second one is used
 // to find out which job is ours.
@@ -59,8 +63,32 @@ class WaitingNotice {
       if (voice_.name() == "salloc") voice_.info(fmt::format("Pending job allocation {}", *id));
       voice_.info(fmt::format("job {} queued and waiting for resources", *id));
       said_ = id;
-      return;
+      return show_place(lock, *id);
     }
+  }
+
+  // On one line that is written over again, for somebody who looks at it.
+  void show_place(std::unique_lock<std::mutex>& lock, std::int64_t id) {
+    if (voice_.level() < 0 || ::isatty(STDERR_FILENO) == 0) return;
+    bool shown = false;
+    while (!done_) {
+      lock.unlock();
+      const auto why = aliquot::cli::ask<api::WhyInfo>(fmt::format("/v1/jobs/{}/why", id));
+      winsize size{};
+      const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+      lock.lock();
+      if (done_) break;
+      if (why && why->state == "PENDING") {
+        const auto line = waiting_line(voice_.name(), *why, sys::SystemClock().wall());
+        fmt::print(stderr, "\r{}\033[K", cut_to_columns(line, known ? size.ws_col - 1U : 79U));
+        std::fflush(stderr);
+        shown = true;
+      }
+      changed_.wait_for(lock, kNewPlace, [this] { return done_; });
+    }
+    if (!shown) return;
+    fmt::print(stderr, "\r\033[K");
+    std::fflush(stderr);
   }
 
   std::optional<std::int64_t> find_job() const {
