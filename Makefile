@@ -3,7 +3,7 @@ JOBS ?= $(shell nproc)
 export JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help build run stop bundle image test test-slurm-matrix test-slurm-init test-kube bench fuzz soak walk tidy format clean update-shell-tests deps-build deps-test deps-kube deps-all
+.PHONY: help build install run stop bundle image test test-slurm-matrix test-slurm-init test-kube bench fuzz soak walk tidy format clean update-shell-tests deps-build deps-test deps-kube deps-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' Makefile
@@ -11,6 +11,10 @@ help: ## list the targets
 build: deps-build ## build the release in build/release
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS)
+
+PREFIX ?= /usr/local
+install: build ## install to PREFIX (/usr/local) below DESTDIR, and say how sbatch becomes ours
+	@tools/install "$(DESTDIR)" "$(PREFIX)"
 
 run: build ## install what is missing, build, start the engine and run the tutorial
 	@tools/run

@@ -79,7 +79,7 @@ int run(int argc, char** argv) {
     add_commands(app, invocation, kCommands);
     app.footer(list_named_commands());
   }
-  if (argc == 2 && std::string_view(argv[1]) == "help") return print(app.help());
+  if (argc == 1 || (argc == 2 && std::string_view(argv[1]) == "help")) return print(app.help());
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help and --version end here too

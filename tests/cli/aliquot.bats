@@ -48,10 +48,10 @@ replay() { "$aliquot" sim replay --nodes nodes.csv --pods pods.csv "$@"; }
     [[ "$output" == *Usage* ]]
   done
   [ "$("$aliquot" help)" = "$("$aliquot" --help)" ]
+  [ "$("$aliquot")" = "$("$aliquot" --help)" ]
 }
 
 @test "nonsense on the command line is misuse" {
-  refuses 2 "subcommand is required"
   refuses 2 "subcommand is required" sim
   refuses 2 "--frobnicate" --frobnicate
   refuses 2 "no command 'simm'; did you mean 'sim'?" simm

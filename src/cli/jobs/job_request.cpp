@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <utility>
 
 #include "base/output_path.hpp"
@@ -23,6 +24,7 @@
 #include "cli/moment.hpp"
 #include "cli/users.hpp"
 #include "sys/host_name.hpp"
+#include "sys/program.hpp"
 
 namespace aliquot::cli {
 namespace {
@@ -170,6 +172,20 @@ bool wants_hint(std::string_view code) {
       {"ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE", "ESLURM_INVALID_GRES", "ESLURM_DEPENDENCY",
        "ESLURM_TOO_MANY_REQUESTED_CPUS", "ESLURM_BAD_TASK_COUNT", "ESLURM_INVALID_ARRAY"});
   return std::ranges::find(kVague, code) != kVague.end();
+}
+
+// Whoever has a Slurm beside us may have meant that.
+std::string unreachable_hint(const std::string& command) {
+  const char* path = std::getenv("PATH");
+  std::error_code error;
+  for (const std::string_view folder : split(std::string_view(path == nullptr ? "" : path), ':')) {
+    const auto other = sys::find_in_path(command, folder);
+    if (other.empty() || std::filesystem::equivalent(other, sys::own_program(), error)) continue;
+    return fmt::format(
+        "no aliquotd answers this {0}, which is Aliquot's: 'aliquot up' starts one; Slurm's is {1}",
+        command, other);
+  }
+  return "no aliquotd answers: 'aliquot up' starts one, 'aliquot doctor' looks closer";
 }
 
 }  // namespace
@@ -349,6 +365,8 @@ void say_refusal(const Voice& voice, std::string_view prefix, const api::ErrorIn
   voice.error(fmt::format("{}: {}", prefix, text));
   // Behind Slurm's words, which programs look for.
   if (hint) voice.info(fmt::format("hint: {}", error.message));
+  if (error.code == kUnreachable)
+    voice.info(fmt::format("hint: {}", unreachable_hint(voice.name())));
 }
 
 bool may_ask_again(const api::ErrorInfo& error, unsigned tries, const Voice& voice) {

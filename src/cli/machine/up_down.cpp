@@ -128,6 +128,23 @@ std::string without_gpus(const api::ClusterInfo& cluster) {
          "down' and 'aliquot up --simulate h200:4'";
 }
 
+// How `sbatch` becomes ours, where it is not.
+std::string without_commands() {
+  const auto found = find_program("sbatch");
+  if (found.empty()) {
+    return fmt::format(
+        "\nthe commands are 'aliquot sbatch', 'aliquot squeue', …; without 'aliquot': 'aliquot "
+        "shims {}'",
+        ::geteuid() == 0 ? "/usr/local/bin" : "~/.local/bin");
+  }
+  std::error_code error;
+  if (fs::equivalent(found, sys::own_program(), error)) return "";
+  return fmt::format(
+      "\nthe sbatch in PATH, {}, is another one: 'aliquot sbatch' is ours, or 'aliquot shims "
+      "FOLDER' and that folder first in PATH",
+      found);
+}
+
 int up(const UpOptions& options) {
   if (const auto no = refused_on_cluster(
           "up", {.slurm = "on a cluster, systemctl start aliquot-agent",
@@ -183,7 +200,7 @@ int up(const UpOptions& options) {
               "started aliquotd (pid {}) for {}{}; its log is {}{}", listener.pid,
               ::geteuid() == 0 ? "this machine" : "you alone",
               options.simulate.empty() ? "" : ", with simulated GPUs (" + options.simulate + ")",
-              log, without_gpus(*cluster)));
+              log, without_gpus(*cluster) + without_commands()));
     }
     int status = 0;
     if (::waitpid(child->value(), &status, WNOHANG) == child->value() && status != 0) {
