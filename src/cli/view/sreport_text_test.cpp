@@ -143,9 +143,10 @@ TEST(Sreport, AShareCountsAsItsPart) {
   day.query.tres = parse_report_tres("gres/gpu,cpu,nonsense");
   ASSERT_EQ(day.query.tres.size(), 2U);
   day.query.delimiter = "|";
-  day.add("ann", "a", 0, 10, 1).gpus = {{.uuid = "GPU-0", .memory = 50, .compute = 2'500}};
+  day.add("ann", "a", 0, 10, 1).gpus = {
+      {.uuid = "GPU-0", .model = "", .memory = 50, .compute = 2'500}};
   day.add("ann", "b", 0, 1, 1).gpus = {
-      {.uuid = "GPU-1", .memory = 100, .compute = 10'000, .whole = true}};
+      {.uuid = "GPU-1", .model = "", .memory = 100, .compute = 10'000, .whole = true}};
   EXPECT_EQ(day.report(),
             "lab|ann|Proper ann|a|cpu|600\nlab|ann|Proper ann|a|gres/gpu|300\n"
             "lab|ann|Proper ann|b|cpu|60\nlab|ann|Proper ann|b|gres/gpu|60\n");
