@@ -68,15 +68,16 @@ std::optional<std::size_t> find_row(SlurmCommand command, std::string_view name)
   return std::nullopt;
 }
 
+// An option's own letter before that of another spelling of it.
 std::optional<std::size_t> find_letter(SlurmCommand command, char letter) {
   const auto rows = option_rows();
+  std::optional<std::size_t> other;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].letter == letter && rows[i].same_as == nullptr &&
-        known_to(rows[i].commands, command)) {
-      return i;
-    }
+    if (rows[i].letter != letter || !known_to(rows[i].commands, command)) continue;
+    if (rows[i].same_as == nullptr) return i;
+    if (!other) other = find_row(command, rows[i].same_as);
   }
-  return std::nullopt;
+  return other;
 }
 
 bool is_node_count(std::string_view text) {
