@@ -8,13 +8,15 @@
 namespace aliquot::cli {
 namespace {
 
-constexpr std::string_view kPlace = "before it in the queue";
+constexpr std::string_view kPlace = "before it in the queue";  // in the sentences of `why`
 
 // The sentence that says who is before it, without whom; else the first one there is.
 std::string place_of(const api::WhyInfo& why) {
   for (const std::string& sentence : why.sentences) {
     const auto at = sentence.find(kPlace);
-    if (at != sentence.npos) return sentence.substr(0, at + kPlace.size());
+    if (at == sentence.npos) continue;
+    // Short, for 80 columns; nobody would take it for another queue.
+    return sentence.substr(0, at + std::string_view("before it").size());
   }
   if (why.sentences.empty()) return "next in the queue";
   std::string first = why.sentences.front();

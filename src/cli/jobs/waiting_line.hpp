@@ -11,7 +11,7 @@
 
 namespace aliquot::cli {
 
-// `srun: job 7: 2 jobs are before it in the queue; expected to start at 21:30:00, in 12:10`
+// `srun: job 7: 2 jobs are before it; expected to start at 21:30:00, in 12:10`
 std::string waiting_line(std::string_view command, const api::WhyInfo& why, WallTime now);
 
 // So many characters (UTF-8) of it.

@@ -16,11 +16,10 @@ TEST(WaitingLine, HasThePlaceAndTheTime) {
   why.job_id = 7;
   why.sentences = {"No GPU is free.",
                    "2 jobs are before it in the queue, the first of them job 5 of ann."};
-  EXPECT_EQ(waiting_line("srun", why, now), "srun: job 7: 2 jobs are before it in the queue");
+  EXPECT_EQ(waiting_line("srun", why, now), "srun: job 7: 2 jobs are before it");
   why.earliest_start_ms = (now + minutes(12)).ms();
   EXPECT_EQ(waiting_line("srun", why, now),
-            "srun: job 7: 2 jobs are before it in the queue; expected to start at 00:12:00, in "
-            "12:00");
+            "srun: job 7: 2 jobs are before it; expected to start at 00:12:00, in 12:00");
   why.sentences = {"No GPU is free."};
   why.earliest_start_ms = (now + hours(30)).ms();
   EXPECT_EQ(waiting_line("salloc", why, now),
