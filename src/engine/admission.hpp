@@ -34,9 +34,10 @@ class Admission {
   [[nodiscard]] std::vector<const Partition*> find_partitions(std::string_view names) const;
   // Which GPUs a job may have there: Shape::devices.
   [[nodiscard]] std::uint64_t devices_of(const Partition& partition) const;
-  // Its own, or the partition's where it names several and says none.
-  [[nodiscard]] static std::optional<Millis> time_limit_in(const Partition& partition,
-                                                           const Job& job);
+  // Its own, or the partition's where it names several and says none; never over what its account
+  // and QOS allow then.
+  [[nodiscard]] std::optional<Millis> time_limit_in(const Partition& partition,
+                                                    const Job& job) const;
 
  private:
   Answer<void> check_dependencies(const Job& job);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "engine/accounts.hpp"
 #include "engine/admission.hpp"
 
 namespace aliquot::engine {
@@ -38,10 +39,12 @@ std::uint64_t Admission::devices_of(const Partition& partition) const {
   return devices;
 }
 
-std::optional<Millis> Admission::time_limit_in(const Partition& partition, const Job& job) {
+std::optional<Millis> Admission::time_limit_in(const Partition& partition, const Job& job) const {
   const bool chosen = job.partition.find(',') == std::string::npos;
-  return chosen || job.spec.time_limit_ms || job.spec.no_time_limit ? job.time_limit
-                                                                    : partition.default_time.length;
+  if (chosen || job.spec.time_limit_ms || job.spec.no_time_limit) return job.time_limit;
+  std::optional<Millis> limit = partition.default_time.length;
+  if (const auto most = max_wall(state_.book, job)) limit = std::min(limit.value_or(*most), *most);
+  return limit;
 }
 
 Answer<std::string> Admission::check_partitions(const Caller& caller, const Owner& owner,

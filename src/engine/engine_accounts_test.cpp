@@ -241,6 +241,46 @@ TEST_F(EngineAccountsTest, APartitionHasLimitsOfItsOwn) {
   EXPECT_EQ(state(submit(wanted)), "RUNNING");
 }
 
+// Jobs of besteffort count among their user's jobs, and not among the GPUs; who started first
+// changes nothing for the others.
+TEST_F(EngineAccountsTest, WhatMayBePushedAsideLeavesTheOthersTheirLimit) {
+  set_normal([](auto& qos) {
+    qos.max_tres_per_user.gpus = 10'000;
+    qos.max_jobs_per_user = 4;
+  });
+  auto spare = spec("gpu:2");
+  spare.partition = "besteffort";
+  EXPECT_EQ(state(submit(spare)), "RUNNING");
+  EXPECT_EQ(state(submit(spec("gpu:1"))), "RUNNING");
+  EXPECT_EQ(job(submit(spec("gpu:1"))).reason, "QOSMaxGRESPerUser");
+  EXPECT_EQ(state(submit(spec())), "RUNNING");
+  EXPECT_EQ(state(submit(spec())), "RUNNING");
+  EXPECT_EQ(job(submit(spec())).reason, "QOSMaxJobsPerUserLimit");
+}
+
+TEST_F(EngineAccountsTest, ALabelGivesNobodyMore) {
+  auto next = book();
+  next.associations[0].max_jobs = 2;
+  ASSERT_EQ(replace(next), "ok");
+  auto wanted = spec();
+  submit(wanted);
+  wanted.account = "one";
+  submit(wanted);
+  wanted.account = "other";
+  const auto third = submit(wanted);
+  EXPECT_EQ(job(third).reason, "AssocMaxJobsLimit");
+  EXPECT_THAT(why(third)[0], "u1000 may run 2 jobs at once.");
+}
+
+TEST_F(EngineAccountsTest, InSeveralPartitionsTheDefaultTimeIsWithinMaxWall) {
+  set_normal([](auto& qos) { qos.max_wall_ms = hours(1).value(); });
+  auto wanted = spec("gpu:1");
+  wanted.partition = "main,besteffort";
+  const auto id = submit(wanted);
+  EXPECT_EQ(state(id), "RUNNING");
+  EXPECT_EQ(job(id).time_limit_ms, hours(1).value());
+}
+
 // Users submit, jobs end, limits and jobs change, at random: after every step what runs keeps every
 // limit that it kept when it started, counted anew from what is shown.
 RC_GTEST_PROP(EngineAccountsProperty, EveryLimitHoldsAtEveryInstant, ()) {

@@ -69,6 +69,18 @@ TEST_F(EngineReservationTest, ItsGpusAreForItsUsersAloneAndOnlyThen) {
   EXPECT_EQ(state(late), "RUNNING");
 }
 
+TEST_F(EngineReservationTest, WhoIsInItNoMoreDoesNotStartInIt) {
+  ASSERT_EQ(create(course()), "course");
+  const auto mine = submit(in("course", "gpu:1"));
+  auto others = course();
+  others.users = std::vector<std::string>{"u1001"};
+  ASSERT_TRUE(engine->queue().reservations().update({Uid(0)}, others));
+  clock.advance(hours(1));
+  settle();
+  EXPECT_EQ(state(mine), "PENDING");
+  EXPECT_THAT(job(mine).reason_detail, HasSubstr("course, is not for u1000 any more"));
+}
+
 TEST_F(EngineReservationTest, WhoIsNotInItIsRefused) {
   ASSERT_EQ(create(course()), "course");
   EXPECT_EQ(refusal(in("course", "gpu:1"), Uid(1001)), "ESLURM_RESERVATION_ACCESS");

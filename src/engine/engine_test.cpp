@@ -294,6 +294,18 @@ TEST_F(EngineTest, DependenciesAreWaitedFor) {
   EXPECT_EQ(state(b), "RUNNING");
 }
 
+TEST_F(EngineTest, WhoWaitsForAStartBeginsWithIt) {
+  const auto before = submit(spec("gpu:4"));
+  const auto first = submit(spec("gpu:4"));
+  auto next = spec();
+  next.dependency = fmt::format("after:{}", first);
+  const auto after = submit(next);
+  EXPECT_EQ(job(after).reason, "Dependency");
+  end(before);
+  EXPECT_EQ(state(first), "RUNNING");
+  EXPECT_EQ(state(after), "RUNNING") << "and not only when something else ends";
+}
+
 TEST_F(EngineTest, UpdatesWhatMayBeUpdated) {
   const auto running = submit(spec("gpu:4"));
   const auto id = std::to_string(submit(spec("gpu:1")));

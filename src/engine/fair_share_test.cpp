@@ -67,18 +67,46 @@ TEST_F(FairShareTest, OneUsersJobsGoInTheirOrder) {
   EXPECT_EQ(state(6), "PENDING");
 }
 
+// Both always have jobs that wait, of all sizes and lengths; the GPU time they got, from the first
+// minute on, is as their shares.
 TEST_F(FairShareTest, SharesAreWhatUsersGet) {
   settings.priority.shares = {{"u1000", 1}, {"u1001", 3}};
   crash();
-  submit_many(300, timed("gpu:1", minutes(60)), Uid(1000));
-  submit_many(300, timed("gpu:1", minutes(60)), Uid(1001));
-  std::map<std::int64_t, Millis> had;
-  for (int round = 0; round < 100; ++round) {
-    for (const Job* one : engine->active()) had[one->owner.uid.value()] += minutes(60);
+  const std::vector<std::pair<const char*, Millis>> kinds{
+      {"gpu:1", minutes(60)}, {"gpu:2", minutes(35)},  {"mps:50", minutes(90)},
+      {"gpu:1", minutes(10)}, {"mps:25", minutes(20)}, {"gpu:4", minutes(15)}};
+  std::map<Uid, std::size_t> submitted;
+  const auto keep_waiting = [&](Uid user) {
+    std::int64_t waiting = 0;
+    (void)engine->views().list({Uid(0)}, {.live = true}, [&](const api::JobInfo& one) {
+      if (one.uid == user.value() && one.state == "PENDING") ++waiting;
+    });
+    for (; waiting < 12; ++waiting) {
+      const auto& [gres, limit] = kinds[submitted[user]++ % kinds.size()];
+      ASSERT_TRUE(engine->queue().submit({user}, timed(gres, limit)));
+    }
+    settle();
+  };
+  std::map<Uid, double> had;
+  const WallTime begun = clock.wall();
+  while (clock.wall() - begun < days(14)) {
+    for (const Uid user : {Uid(1000), Uid(1001)}) keep_waiting(user);
+    std::map<Uid, double> held;
+    for (const Job* one : engine->active()) {
+      for (const HeldGpu& gpu : one->gpus) {
+        held[one->owner.uid] +=
+            gpu.granted.whole ? 1 : static_cast<double>(gpu.granted.portion.compute.value()) / 1e4;
+      }
+    }
+    const WallTime before = clock.wall();
     run_to_next_end();
+    for (const auto& [user, gpus] : held) {
+      had[user] += gpus * static_cast<double>((clock.wall() - before).value());
+    }
   }
-  const double all = static_cast<double>((had[1000] + had[1001]).value());
-  EXPECT_NEAR(static_cast<double>(had[1000].value()) / all, 0.25, 0.02);
+  EXPECT_NEAR(had[Uid(1000)] / (had[Uid(1000)] + had[Uid(1001)]), 0.25, 0.02);
+  // And nothing of the machine was idle for it.
+  EXPECT_GT((had[Uid(1000)] + had[Uid(1001)]) / static_cast<double>(days(14).value()), 3.5);
 }
 
 TEST_F(FairShareTest, AShareCountsAsItsPart) {

@@ -55,13 +55,19 @@ class Named {
  private:
   void add_named(const core::Dependency& one, std::vector<core::PlanGate>& gates) const {
     const bool at_start = one.kind == core::Dependency::Kind::after;
+    const auto add = [&](const Job& named) {
+      if (at_start && core::is_active(named.state)) return;
+      gates.push_back({named.id, at_start, one.delay});
+    };
     const auto [begin, end] = members_.equal_range(one.job);
     for (auto member = begin; member != end && gates.size() <= kMostGates; ++member) {
       const Job& named = *member->second;
       if (one.task && !named.is_array() && named.task != one.task) continue;
-      if (at_start && core::is_active(named.state)) continue;
-      gates.push_back({named.id, at_start, one.delay});
+      add(named);
     }
+    // An element that goes its own way, by the id that it has there.
+    const auto element = begin == end ? state_.jobs.find(one.job) : state_.jobs.end();
+    if (element != state_.jobs.end()) add(element->second);
   }
 
   void add_earlier(const Job& job, std::vector<core::PlanGate>& gates) {

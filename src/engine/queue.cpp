@@ -31,6 +31,14 @@ bool by_element(const Job& job) {
          });
 }
 
+// Whether the start of another one may be all that it waits for.
+bool waits_for_start(const Job& job) {
+  return job.dependency_state.verdict == core::DependencyVerdict::waiting &&
+         std::ranges::any_of(job.dependencies.all, [](const core::Dependency& one) {
+           return one.kind == core::Dependency::Kind::after;
+         });
+}
+
 // How many of its array may run at once; 0: all.
 std::int64_t throttle(const Job& job) { return job.is_array() ? job.waiting.limit : job.throttle; }
 
@@ -392,6 +400,7 @@ void Queue::schedule() {
   const WallTime now = state_.clock.wall();
   std::vector<JobId> hopeless;
   std::vector<JobId> late;
+  bool starts_awaited = false;
   for (auto& [id, job] : state_.jobs) {
     if (job.state != core::JobState::pending) continue;
     if (!job.dependencies.empty() &&
@@ -407,6 +416,7 @@ void Queue::schedule() {
         hopeless.push_back(id);
       }
     }
+    starts_awaited = starts_awaited || waits_for_start(job);
     if (job.spec.deadline_ms && *job.spec.deadline_ms <= now.ms()) late.push_back(id);
   }
   state_.dependencies_changed = false;
@@ -452,6 +462,7 @@ void Queue::schedule() {
       state_.act([this] { ++state_.statistics.counts.backfilled; });
     }
     runs_.start(job, start.placement);
+    if (starts_awaited) state_.schedule_needed = true;
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/size.hpp"
 #include "base/slurm_time.hpp"
@@ -178,8 +179,13 @@ const Quotas::Group& Quotas::group_of(const Job& job, const Partition& partition
   for (const auto* qos : {own_qos, find_qos(state_.book, partition.qos)}) {
     if (qos == nullptr) continue;
     own_gpus = own_gpus || qos->max_tres_per_user.gpus;
+    // GPUs by themselves: what may be pushed aside counts in all the others.
     Ceiling each = ceiling(qos->max_tres_per_user, qos->max_jobs_per_user);
-    if (spare && qos == own_qos && qos->name != partition.qos) each[Measure::gpus].reset();
+    Ceiling gpus;
+    std::swap(gpus[Measure::gpus], each[Measure::gpus]);
+    if (!spare || qos->name == partition.qos) {
+      count_in(group, {Whose::qos_user_gpus, qos->name, user}, gpus);
+    }
     count_in(group, {Whose::qos_user, qos->name, user}, each);
     count_in(group, {Whose::qos, qos->name, ""}, ceiling(qos->grp_tres, qos->grp_jobs));
     group.alone.push_back({ceiling(qos->max_tres, std::nullopt), qos->max_wall_ms, true});
@@ -196,6 +202,8 @@ const Quotas::Group& Quotas::group_of(const Job& job, const Partition& partition
     count_in(group, {Whose::partition, partition.name, ""}, most);
   }
   const auto chain = chain_of(state_.book, job.spec.account, user);
+  // An account that nobody keeps is a label: another one gives nobody more.
+  const bool kept = !chain.empty() && chain.front()->account == job.spec.account;
   Ceiling own;
   own[Measure::jobs] = nearest(chain, &api::AssociationInfo::max_jobs);
   if (!chain.empty() && !chain.front()->user.empty()) {
@@ -203,7 +211,7 @@ const Quotas::Group& Quotas::group_of(const Job& job, const Partition& partition
     own = ceiling(chain.front()->grp_tres, chain.front()->grp_jobs);
     if (jobs) own[Measure::jobs] = std::min(own[Measure::jobs].value_or(*jobs), *jobs);
   }
-  count_in(group, {Whose::association, job.spec.account, user}, own);
+  count_in(group, {Whose::association, kept ? job.spec.account : "", user}, own);
   for (const api::AssociationInfo* one : chain) {
     if (!one->user.empty()) continue;
     count_in(group, {Whose::account, one->account, ""}, ceiling(one->grp_tres, one->grp_jobs));
@@ -250,6 +258,7 @@ std::string Quotas::who(const Key& key) const {
   switch (key.whose) {
     case Whose::user:
     case Whose::qos_user:
+    case Whose::qos_user_gpus:
     case Whose::association:
       return key.user;
     case Whose::qos:
@@ -269,6 +278,7 @@ std::string Quotas::limit_text(const Key& key, const Ceiling& most, Measure meas
     case Whose::user:
       return fmt::format("Each user may {} {} at once.", verb, amount);
     case Whose::qos_user:
+    case Whose::qos_user_gpus:
       return fmt::format("QOS {} lets each user {} {} at once.", key.name, verb, amount);
     case Whose::association:
       return fmt::format("{} may {} {} at once{}.", key.user, verb, amount,

@@ -39,7 +39,15 @@ class Quotas {
 
  private:
   // Whose jobs count together.
-  enum class Whose : std::uint8_t { user, qos, qos_user, association, account, partition };
+  enum class Whose : std::uint8_t {
+    user,
+    qos,
+    qos_user,
+    qos_user_gpus,
+    association,
+    account,
+    partition
+  };
   struct Key {
     Whose whose = Whose::user;
     std::string name = {};

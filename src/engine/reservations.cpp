@@ -254,6 +254,9 @@ std::optional<std::string> Reservations::not_yet(const Job& job) const {
         "reservation=…' or scancel",
         name, job.id);
   }
+  if (!open_to(*one, job.owner.user, job.spec.account) && !state_.is_admin({job.owner.uid})) {
+    return fmt::format("its reservation, {}, is not for {} any more", name, job.owner.user);
+  }
   const WallTime now = state_.clock.wall();
   if (one->start_ms > now.ms()) {
     return fmt::format("its reservation, {}, begins in {}", name,
