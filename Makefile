@@ -61,10 +61,11 @@ soak: deps-test ## kill the daemon SOAK (default 200) times under load and count
 	@ALIQUOT_SOAK=$(or $(SOAK),200) build/dev/bin/engine_test \
 	  --gtest_filter=DaemonTest.NothingIsLostWhenItIsKilledAtRandom
 
-walk: deps-test ## walk over the daemon's API at random for WALK_SECONDS (default 60)
+walk: deps-test ## walk over the daemon's API at random for WALK_SECONDS (default 60), or for WALK_COMMANDS
 	@cmake --preset dev >/dev/null
 	@cmake --build --preset dev -j $(JOBS) --target api_walk
-	@ALIQUOT_WALK_SECONDS=$(or $(WALK_SECONDS),60) build/dev/bin/api_walk
+	@$(if $(WALK_COMMANDS),ALIQUOT_WALK_COMMANDS=$(WALK_COMMANDS),ALIQUOT_WALK_SECONDS=$(or $(WALK_SECONDS),60)) \
+	  build/dev/bin/api_walk
 
 tidy: deps-all ## clang-tidy over the sources, warnings as errors
 	@cmake --preset tidy >/dev/null

@@ -104,6 +104,7 @@ void State::set_state(Job& job, core::JobState next) {
                core::long_name(job.state), core::long_name(next));
     std::abort();
   }
+  if (witness) witness(job, next);
   job.state = next;
 }
 

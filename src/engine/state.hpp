@@ -80,6 +80,8 @@ struct Parts {
   Users& users;
   Store store;
   Uid owner;  // whom the daemon runs as; root serves everybody
+  // For tests: hears of every change of a job's state, before it is made.
+  std::function<void(const Job& job, core::JobState next)> witness = {};
 };
 
 // Out of service by hand: why, by whom, since when.

@@ -39,10 +39,11 @@ World::Submission* World::submission_of(const api::JobInfo& job) {
 
 void World::check() {
   check_grants();
-  check_limits();
   check_processes();
   check_clients();
-  check_records(snapshot());
+  const auto jobs = snapshot();
+  check_states(jobs);
+  check_records(jobs);
   for (const auto& one : connections_) {
     if (one->dropped) throw Violation("no answer to " + one->request);
   }
@@ -71,43 +72,6 @@ void World::check_grants() {
       throw Violation(fmt::format("job {} holds something else than it says", job->id));
     }
   }
-}
-
-// A limit that was made lower ends nothing: only what has begun since must keep it.
-void World::check_limits() {
-  const api::QosInfo& normal = engine_->book().qos.front();
-  const std::int64_t gpus = normal.max_tres_per_user.gpus.value_or(INT64_MAX);
-  const std::int64_t jobs = normal.grp_jobs.value_or(INT64_MAX);
-  const std::int64_t most_gpus = std::max(gpus, most_gpus_);
-  const std::int64_t most_jobs = std::max(jobs, most_jobs_);
-  std::map<Uid, std::int64_t> held;
-  std::set<std::string> marks;
-  const auto active = engine_->active();
-  const auto counted = [](const Job& job) {
-    std::int64_t sum = 0;
-    for (const HeldGpu& gpu : job.gpus) {
-      sum += gpu.granted.whole ? kWholeGpu.value() : gpu.granted.portion.compute.value();
-    }
-    return job.partition == "main" ? sum : 0;  // what may be pushed aside is beyond the limit
-  };
-  for (const Job* job : active) {
-    held[job->owner.uid] += counted(*job);
-    marks.insert(job->mark);
-  }
-  for (const Job* job : active) {
-    if (marks_.contains(job->mark)) continue;
-    if (counted(*job) > 0 && held[job->owner.uid] > most_gpus) {
-      throw Violation(fmt::format("job {} begins, and u{} holds {} of {}", job->id, job->owner.uid,
-                                  held[job->owner.uid], most_gpus));
-    }
-    if (std::ssize(active) > most_jobs) {
-      throw Violation(
-          fmt::format("job {} begins, and {} run of {}", job->id, active.size(), most_jobs));
-    }
-  }
-  marks_ = std::move(marks);
-  most_gpus_ = gpus;
-  most_jobs_ = jobs;
 }
 
 void World::check_processes() {

@@ -76,9 +76,14 @@ void World::command(Throw& dice, std::uint32_t uid) {
   }
   const std::string target = "/v1/jobs/" + net::percent_encode(id) + "/";
   const bool allowed = may_command(id, uid);
+  const auto asked_for = [&](auto what) {
+    if (!allowed) return;
+    for (const std::int64_t one : named(id, uid)) what(*submission_of(known_.at(one)));
+  };
   std::shared_ptr<Connection> sent;
   const std::uint32_t verb = dice.roll(30);
   if (verb < 4) {
+    asked_for([](Submission& one) { one.cancelled = true; });
     constexpr std::array<int, 8> kSignals{0, 0, 0, 10, 15, 9, 99, -1};
     sent = ask(uid, "POST", target + "cancel",
                fmt::format(R"({{"signal":{},"batch":{},"full":{}}})", dice.one_of(kSignals),
@@ -124,13 +129,13 @@ void World::command(Throw& dice, std::uint32_t uid) {
     }
     sent = ask(uid, "POST", target + "release");
   } else if (verb < 14) {
-    if (allowed) {
-      for (const std::int64_t one : named(id, uid)) ++submission_of(known_.at(one))->requeues;
-    }
+    asked_for([](Submission& one) { ++one.requeues; });
     sent = ask(uid, "POST", target + (dice.one_in(2) ? "requeue?hold=1" : "requeue"));
   } else if (verb < 16) {
+    asked_for([](Submission& one) { one.suspended = true; });
     sent = ask(uid, "POST", target + "suspend");
   } else if (verb < 18) {
+    asked_for([](Submission& one) { one.resumed = true; });
     sent = ask(uid, "POST", target + "resume");
   } else if (verb < 20) {
     update(dice, uid, id);

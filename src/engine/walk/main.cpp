@@ -1,16 +1,19 @@
-// api_walk: random walks over the daemon's API (world.hpp), for ALIQUOT_WALK_SECONDS (60). Walks
-// run in a child, so that an abort is found as well; what fails is made short and printed.
-// ALIQUOT_WALK_SEED=N takes the one walk of that number, and tells every step of it.
+// api_walk: random walks over the daemon's API (world.hpp), for ALIQUOT_WALK_SECONDS (60), or until
+// ALIQUOT_WALK_COMMANDS requests were made. Walks run in a child, so that an abort is found as
+// well; what fails is made short and printed. ALIQUOT_WALK_SEED=N takes the one walk of that
+// number, and tells every step of it.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <new>
 #include <random>
 #include <string>
 #include <vector>
@@ -20,7 +23,10 @@
 
 namespace {
 
+using aliquot::engine::walk::Deed;
+using aliquot::engine::walk::Deeds;
 using aliquot::engine::walk::Dice;
+using aliquot::engine::walk::kDeeds;
 using aliquot::engine::walk::Violation;
 using aliquot::engine::walk::World;
 
@@ -31,8 +37,29 @@ constexpr unsigned kPatience = 300;  // seconds for one walk, however busy the m
 struct Shared {
   std::uint64_t seed = 0;
   std::uint64_t walks = 0;
-  std::uint64_t steps = 0;
+  Deeds deeds;
+
+  // All but what nobody asked for.
+  [[nodiscard]] std::uint64_t commands() {
+    std::uint64_t sum = 0;
+    for (const std::uint64_t count : deeds.all) sum += count;
+    return sum - deeds[Deed::preemption] - deeds[Deed::kill];
+  }
 };
+
+std::string in_words(const Deeds& deeds) {
+  constexpr std::array<const char*, kDeeds> kWords{
+      "submissions",       "cancels",         "holds and releases",
+      "updates",           "requeues",        "suspends and resumes",
+      "changes of limits", "of reservations", "GPUs drained and resumed",
+      "questions",         "others",          "jobs were preempted",
+      "daemons killed"};
+  std::string text;
+  for (std::size_t i = 0; i < kDeeds; ++i) {
+    text += fmt::format("{}{} {}", i == 0 ? "" : ", ", deeds.all[i], kWords[i]);
+  }
+  return text;
+}
 
 std::vector<Dice> throw_dice(std::uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -50,7 +77,7 @@ std::string folder() {
 }
 
 // The violation in words, or nothing.
-std::string walk(const std::vector<Dice>& steps, bool aloud) {
+std::string walk(const std::vector<Dice>& steps, bool aloud, Deeds* done = nullptr) {
   alarm(kPatience);
   try {
     World world(folder());
@@ -62,6 +89,9 @@ std::string walk(const std::vector<Dice>& steps, bool aloud) {
     }
     for (const Dice& dice : steps) world.step(dice);
     world.wind_up();
+    for (std::size_t i = 0; done != nullptr && i < kDeeds; ++i) {
+      done->all[i] += world.deeds.all[i];
+    }
   } catch (const Violation& violation) {
     return violation.what();
   }
@@ -133,24 +163,30 @@ int main() {
     const auto steps = throw_dice(number);
     return tell(number, fails(steps) ? shorten(steps) : steps) == 0 ? 0 : 1;
   }
-  const std::chrono::seconds length(number_in("ALIQUOT_WALK_SECONDS").value_or(60));
+  const auto commands = number_in("ALIQUOT_WALK_COMMANDS");
+  const std::chrono::seconds length(
+      number_in("ALIQUOT_WALK_SECONDS").value_or(commands ? 24 * 3'600 : 60));
   auto* shared = static_cast<Shared*>(
       mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   if (shared == MAP_FAILED) return 2;
+  new (shared) Shared();
   shared->seed = std::random_device()();
   const std::uint64_t first = shared->seed;
   const auto until = std::chrono::steady_clock::now() + length;
+  const auto enough = [&] {
+    return std::chrono::steady_clock::now() >= until ||
+           (commands && shared->commands() >= static_cast<std::uint64_t>(*commands));
+  };
   do {
     const int status = in_child(true, [&] {
-      for (int i = 0; i < kWalksPerChild && std::chrono::steady_clock::now() < until; ++i) {
-        const std::string violation = walk(throw_dice(shared->seed), false);
+      for (int i = 0; i < kWalksPerChild && !enough(); ++i) {
+        const std::string violation = walk(throw_dice(shared->seed), false, &shared->deeds);
         if (!violation.empty()) {
           fmt::print("VIOLATION: {}\n", violation);
           return 1;
         }
         ++shared->seed;
         ++shared->walks;
-        shared->steps += kSteps;
       }
       return 0;
     });
@@ -158,7 +194,8 @@ int main() {
     if (WIFSIGNALED(status)) fmt::print("VIOLATION: ended by signal {}\n", WTERMSIG(status));
     tell(shared->seed, shorten(throw_dice(shared->seed)));
     return 1;
-  } while (std::chrono::steady_clock::now() < until);
-  fmt::print("{} walks of {} steps, from seed {}: no violation\n", shared->walks, kSteps, first);
+  } while (!enough());
+  fmt::print("{} walks of {} steps, from seed {}, {} commands: {}: no violation\n", shared->walks,
+             kSteps, first, shared->commands(), in_words(shared->deeds));
   return 0;
 }

@@ -17,6 +17,8 @@ namespace aliquot::engine::walk {
 namespace {
 
 constexpr std::array<const char*, 6> kArrays{"1-3", "0-6:2", "3-4,7%1", "1-4%2", "5", "9-1"};
+constexpr std::array<const char*, 4> kAccounts{"lab", "team", "team", "label"};
+constexpr std::array<const char*, 3> kQos{"high", "high", "normal"};
 constexpr std::array<const char*, 6> kKinds{"after",      "afterany",  "afterok",
                                             "afternotok", "aftercorr", "singleton"};
 // What it says beyond the usual: the walk is read by people.
@@ -90,8 +92,10 @@ api::JobSpec World::make_spec(Throw& dice) {
   spec.work_dir = "/tmp";
   const std::string gpus = dice.one_of(kGpus);
   if (!gpus.empty()) spec.gres = gpus;
-  if (dice.one_in(3)) spec.partition = dice.one_in(2) ? "besteffort" : "main,besteffort";
-  if (dice.one_in(20)) spec.reservation = fmt::format("r{}", dice.roll(3));
+  if (dice.one_in(2)) spec.partition = dice.one_in(3) ? "main,besteffort" : "besteffort";
+  if (dice.one_in(6)) spec.reservation = fmt::format("r{}", dice.roll(3));
+  if (dice.one_in(4)) spec.account = dice.one_of(kAccounts);
+  if (dice.one_in(4)) spec.qos = dice.one_of(kQos);
   if (dice.one_in(3)) spec.cpus_per_task = 1 + dice.roll(20);
   if (dice.one_in(4)) spec.time_limit_ms = 1'000 * (1 + dice.roll(100));
   if (dice.one_in(6)) spec.memory = gib(1 + dice.roll(70)).value();
@@ -116,7 +120,7 @@ void World::submit(Throw& dice, std::uint32_t uid) {
   api::JobSpec spec = make_spec(dice);
   if (dice.one_in(3)) spec.array = dice.one_of(kArrays);
   Submission submission{
-      .uid = uid, .tasks = {}, .requeue = spec.requeue, .account = fmt::format("u{}", uid)};
+      .uid = uid, .tasks = {}, .requeue = spec.requeue, .account = account_of(spec, uid)};
   if (const auto array = core::parse_array(spec.array.empty() ? "0" : spec.array);
       array && !spec.array.empty()) {
     submission.tasks = {array->tasks.begin(), array->tasks.end()};
@@ -146,7 +150,7 @@ void World::allocate(Throw& dice, std::uint32_t uid) {
   spec.immediate = dice.one_in(6);
   spec.immediate_s = dice.roll(10);
   submissions_[spec.comment] = {
-      .uid = uid, .tasks = {}, .requeue = false, .account = fmt::format("u{}", uid)};
+      .uid = uid, .tasks = {}, .requeue = false, .account = account_of(spec, uid)};
   const auto sent = ask(uid, "POST", "/v1/allocations", body_of(spec));
   // Who will hold it is known when it starts, and before that to nobody but the daemon.
   sent->answered = [this, weak = std::weak_ptr(sent)](const net::Response& response) {
@@ -210,52 +214,31 @@ void World::nonsense(Throw& dice, std::uint32_t uid) {
   if (dice.one_in(2)) {
     ask(uid, dice.one_of(kMethods), dice.one_of(kTargets), dice.one_of(kBodies));
   } else if (dice.one_in(2)) {
-    ask(uid, "POST", dice.one_in(2) ? "/v1/node/drain" : "/v1/node/resume", R"({"reason":"x"})");
+    const bool drain = dice.one_in(2);
+    ask(uid, "POST", drain ? "/v1/node/drain" : "/v1/node/resume", R"({"reason":"x"})");
+    if (uid == 0) machine_drained_ = drain;
   } else {
     constexpr std::array<const char*, 4> kVerbs{"cancel", "update", "steps", "end"};
-    const auto id = net::percent_encode(make_id(dice));
-    ask(uid, "POST", fmt::format("/v1/jobs/{}/{}", id, dice.one_of(kVerbs)), dice.one_of(kBodies));
-  }
-}
-
-// Who may hold how much, which GPUs are whose, and which there are.
-void World::administer(Throw& dice, std::uint32_t uid) {
-  switch (dice.roll(6)) {
-    case 0:
-    case 1: {
-      api::AccountBook book = engine_->book();
-      api::QosInfo& normal = book.qos.front();
-      normal.max_tres_per_user.gpus.reset();
-      if (!dice.one_in(3)) normal.max_tres_per_user.gpus = 2'500 * (1 + dice.roll(10));
-      normal.grp_jobs.reset();
-      if (dice.one_in(2)) normal.grp_jobs = 1 + dice.roll(6);
-      if (dice.one_in(10)) book.qos.clear();
-      ask(uid, "POST", "/v1/accounts", api::to_json(book));
-      break;
+    if (due_) {  // the model knows whom a text names after every commit
+      settle();
+      check();
     }
-    case 2:
-    case 3: {
-      const api::ReservationSpec spec{.name = fmt::format("r{}", dice.roll(3)),
-                                      .start_ms = (clock_.wall() + seconds(dice.roll(60))).ms(),
-                                      .duration_ms = seconds(dice.roll(100)).value(),
-                                      .users = std::vector<std::string>{"u1000"},
-                                      .gpus = std::vector<std::int64_t>{dice.roll(3)},
-                                      .ignore_jobs = dice.one_in(2)};
-      ask(uid, "POST", "/v1/reservations/create", api::to_json(spec));
-      break;
+    const std::string id = make_id(dice);
+    const std::string verb = dice.one_of(kVerbs);
+    if (verb == "cancel") {
+      for (const std::int64_t one : named(id, uid)) submission_of(known_.at(one))->cancelled = true;
     }
-    case 4:
-      ask(uid, "POST", "/v1/reservations/delete", fmt::format(R"({{"name":"r{}"}})", dice.roll(3)));
-      break;
-    default:
-      ask(uid, "POST", dice.one_in(3) ? "/v1/node/drain" : "/v1/node/resume",
-          fmt::format(R"({{"reason":"x","gpus":[{}],"down":{}}})", dice.roll(4), dice.one_in(2)));
+    ask(uid, "POST", fmt::format("/v1/jobs/{}/{}", net::percent_encode(id), verb),
+        dice.one_of(kBodies));
   }
 }
 
 void World::disturb(Throw& dice) {
   const auto& runs = machine_.runs();
-  switch (dice.roll(20)) {
+  switch (dice.roll(21)) {
+    case 20:
+      change_settings(dice);
+      break;
     case 0:
     case 1:
     case 2:
@@ -348,16 +331,16 @@ void World::step(const Dice& given) {
   guarded(
       [&] {
         const std::uint32_t what = dice.roll(20);
-        if (what < 3) {
+        if (what < 4) {
           submit(dice, uid);
-        } else if (what < 4) {
+        } else if (what < 5) {
           allocate(dice, uid);
         } else if (what < 11) {
           command(dice, uid);
         } else if (what < 12) {
           look(dice, uid);
-        } else if (what < 13) {
-          if (dice.one_in(2)) {
+        } else if (what < 14) {
+          if (dice.one_in(3)) {
             nonsense(dice, uid);
           } else {
             administer(dice, dice.one_in(4) ? uid : 0);
@@ -382,12 +365,14 @@ void World::wind_up() {
   told("everything comes to its end");
   fuse_.put_out();
   ask(0, "POST", "/v1/node/resume");
+  machine_drained_ = false;
   machine_.held_back.clear();
   settle();
   for (int round = 0; engine_->live() > 0; ++round) {
     if (round == 20) throw Violation(fmt::format("{} jobs never end", engine_->live()));
     for (const api::JobInfo& job : snapshot()) {
       if (core::is_final(*core::parse_job_state(job.state))) continue;
+      submission_of(job)->cancelled = true;
       ask(0, "POST", fmt::format("/v1/jobs/{}/cancel", job.id));
     }
     settle();

@@ -18,6 +18,25 @@ class WalkUsers final : public Users {
   void learn(Uid, std::function<void()> then) override { then(); }
 };
 
+Deed deed_of(const std::string& method, std::string_view target) {
+  if (method != "POST") return Deed::question;
+  target = target.substr(0, target.find('?'));
+  if (target.starts_with("/v1/jobs/")) {
+    const auto verb = target.substr(target.rfind('/') + 1);
+    if (verb == "cancel") return Deed::cancel;
+    if (verb == "hold" || verb == "release") return Deed::hold;
+    if (verb == "update" || verb == "top") return Deed::update;
+    if (verb == "requeue") return Deed::requeue;
+    if (verb == "suspend" || verb == "resume") return Deed::suspension;
+    return Deed::other;
+  }
+  if (target == "/v1/jobs" || target == "/v1/allocations") return Deed::submission;
+  if (target == "/v1/accounts") return Deed::limits;
+  if (target.starts_with("/v1/reservations")) return Deed::reservation;
+  if (target.starts_with("/v1/node")) return Deed::drain;
+  return Deed::other;
+}
+
 }  // namespace
 
 void Connection::answer(net::Response given) {
@@ -70,11 +89,13 @@ void World::open() {
                                  .compute_limit = settings_.compute_limit};
   for (const gpu::Device& device : host_.gpus) machine_.capacity.gpus.push_back(device.gpu);
   auto made =
-      Engine::create({settings_, host_, clock_, machine_, *users_, std::move(*store), Uid(0)});
+      Engine::create({settings_, host_, clock_, machine_, *users_, std::move(*store), Uid(0),
+                      [this](const Job& job, core::JobState next) { heard(job, next); }});
   if (!made) throw Violation("the daemon does not start: " + made.error().message);
   engine_ = std::move(*made);
   api_ = std::make_unique<ApiServer>(*engine_, [this] { due_ = true; });
   restarted_ = clock_.mono();
+  take_stock();
   settle();
 }
 
@@ -87,6 +108,7 @@ void World::close_all() {
 // What was not committed never was; what runs goes on, unless the power went, too.
 void World::crash(bool power, std::uint32_t dice) {
   fuse_.put_out();
+  ++deeds[Deed::kill];
   close_all();
   api_.reset();
   engine_.reset();
@@ -118,6 +140,7 @@ void World::settle() {
 std::shared_ptr<Connection> World::ask(std::uint32_t uid, const std::string& method,
                                        const std::string& target, const std::string& body) {
   told(fmt::format("u{} {} {} {}", uid, method, target, body == "{}" ? "" : body));
+  ++deeds[deed_of(method, target)];
   auto connection = std::make_shared<Connection>(fuse_, uid, method + " " + target);
   connections_.push_back(connection);
   connection->heard = [this, request = connection->request](int status) {

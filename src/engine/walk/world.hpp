@@ -5,7 +5,8 @@
 // - nothing is granted twice, and the ledger holds what the running jobs hold;
 // - no process without a running job, no running job without its processes or its client;
 // - what was accepted is never lost, what is over stays over, what must run once does;
-// - what starts keeps the limits that there are;
+// - no job changes its state in a way that Slurm's documentation does not know or that nobody asked
+//   for, and what starts keeps every limit that there is, at the instant of it (Parts::witness);
 // - what an administrator holds stays held, whose job it is stays so, and nobody commands
 // another's;
 // - who names what is not there is refused, and every request gets one answer.
@@ -59,6 +60,42 @@ class Connection final : public net::Exchange {
 
 class Throw;
 
+// What is counted of the walk.
+enum class Deed : std::uint8_t {
+  submission,
+  cancel,
+  hold,
+  update,
+  requeue,
+  suspension,
+  limits,
+  reservation,
+  drain,
+  question,
+  other,
+  preemption,
+  kill
+};
+inline constexpr std::size_t kDeeds = 13;
+struct Deeds {
+  std::array<std::uint64_t, kDeeds> all = {};
+  std::uint64_t& operator[](Deed deed) { return all[static_cast<std::size_t>(deed)]; }
+};
+
+// What a running job counts, and where.
+struct Held {
+  std::string user;
+  std::string account;  // as it says
+  std::string qos;
+  std::string partition;
+  std::int64_t gpus = 0;  // in 1/10,000
+  std::int64_t cpus = 0;
+  std::int64_t memory = 0;
+  std::int64_t jobs = 1;
+  std::vector<std::string> accounts = {};  // from its own up to the root
+  bool in_book = false;                    // its own is kept there
+};
+
 class World {
  public:
   explicit World(std::string folder);
@@ -71,14 +108,19 @@ class World {
   // Everything comes to its end: nothing may be left.
   void wind_up();
   std::function<void(const std::string&)> told = [](const std::string&) {};
+  Deeds deeds;
 
  private:
   struct Submission {
     std::uint32_t uid = 0;
     std::set<std::int64_t> tasks;
     bool requeue = true;
-    int requeues = 0;  // that were asked for
     std::string account;
+    // What was asked for, of one of its jobs at least.
+    int requeues = 0;
+    bool cancelled = false;
+    bool suspended = false;
+    bool resumed = false;
   };
   // --- world.cpp
   void open();
@@ -95,7 +137,6 @@ class World {
   void look(Throw& dice, std::uint32_t uid);
   void disturb(Throw& dice);
   void nonsense(Throw& dice, std::uint32_t uid);
-  void administer(Throw& dice, std::uint32_t uid);
   api::JobSpec make_spec(Throw& dice);
   std::string make_id(Throw& dice);
 
@@ -103,10 +144,26 @@ class World {
   void command(Throw& dice, std::uint32_t uid);
   void update(Throw& dice, std::uint32_t uid, const std::string& id);
 
+  // --- administer.cpp
+  void administer(Throw& dice, std::uint32_t uid);
+  void change_limits(Throw& dice, std::uint32_t uid);
+  void change_settings(Throw& dice);
+  [[nodiscard]] std::string account_of(const api::JobSpec& spec, std::uint32_t uid) const;
+
+  // --- transitions.cpp
+  void heard(const Job& job, core::JobState next);
+  std::string uncalled_for(const Job& job, core::JobState next);
+  void check_states(const std::vector<api::JobInfo>& jobs);
+  void take_stock();
+
+  // --- limits.cpp
+  [[nodiscard]] Held held_by(const Job& job) const;
+  void check_start(const Job& job);
+  void check_gpus(const Job& job);
+
   // --- checks.cpp
   void check();
   void check_grants();
-  void check_limits();
   void check_processes();
   void check_clients();
   void check_records(const std::vector<api::JobInfo>& jobs);
@@ -130,11 +187,13 @@ class World {
   MonoTime restarted_ = {};
   MonoTime frozen_until_ = {};  // when an interactive job was last seen suspended
   int boots_ = 1;
-  // For each limit of the QOS `normal` the higher of what it was and is: nobody looks in between.
-  std::int64_t most_gpus_ = INT64_MAX;
-  std::int64_t most_jobs_ = INT64_MAX;
-  std::set<std::string> marks_;  // of what ran after the last step
   int serial_ = 0;
+
+  // By what was heard of each change.
+  std::map<JobId, core::JobState> states_;
+  std::map<JobId, Held> holding_;
+  std::set<std::int64_t> drained_;  // GPUs, as nvidia-smi counts
+  bool machine_drained_ = false;
 
   // What was promised, by the comment that every submission has for itself.
   std::map<std::string, Submission> submissions_;
