@@ -403,24 +403,24 @@ void Runs::count_suspension(Job& job) {
   state_.require(state_.store.save_run(job.id, job.run_time));
 }
 
-void Runs::end_processes(Job& job, Ending ending) {
+void Runs::end_processes(Job& job, Ending ending, std::optional<Millis> patience) {
   job.ending = ending;
   const bool was_suspended = job.state == core::JobState::suspended;
   count_suspension(job);
   state_.set_state(job, core::JobState::completing);
   state_.save(job);
   views_.ending(job);
-  state_.act([this, id = job.id, was_suspended] {
+  state_.act([this, id = job.id, was_suspended, patience] {
     Job* ending_job = state_.find(id);
     if (ending_job == nullptr) return;
     if (ending_job->spec.batch) {
       if (was_suspended) state_.executor.command(id, node::ResumeCommand{});
       const char* cause = ending_job->evicted ? "DUE TO PREEMPTION" : "";
-      state_.executor.command(id, node::CancelCommand{cause});
+      state_.executor.command(id, node::CancelCommand{cause, patience});
     } else {
       if (was_suspended) state_.executor.freeze_allocation(*ending_job, false);
-      state_.executor.end_allocation(
-          *ending_job, clients_.is_attached(id) ? state_.settings.kill_wait : kGonePatience);
+      const Millis wait = clients_.is_attached(id) ? state_.settings.kill_wait : kGonePatience;
+      state_.executor.end_allocation(*ending_job, std::min(patience.value_or(wait), wait));
     }
   });
 }

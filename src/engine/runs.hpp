@@ -54,7 +54,8 @@ class Runs final : public ExecutorEvents {
   void start(Job& job, core::Placement placement);
   // The job is over: on record, and no longer in memory.
   void finish(JobId id, core::JobState state, Reason reason);
-  void end_processes(Job& job, Ending ending);
+  // `patience`: from SIGTERM to SIGKILL, where that is less than the kill wait.
+  void end_processes(Job& job, Ending ending, std::optional<Millis> patience = std::nullopt);
   // The job makes room for that one: it is told, has its grace time, and is ended then.
   void evict(Job& job, JobId by);
   // The GPU under it is taken away: it starts elsewhere, or has failed.

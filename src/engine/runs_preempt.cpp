@@ -17,6 +17,8 @@ namespace {
 
 // How much longer than the job's own grace its stepd may take to end it.
 constexpr Millis kStepdGrace = seconds(30);
+// Who had a grace time has heard SIGTERM at its beginning: to hear it again this is enough.
+constexpr Millis kAfterGrace = seconds(1);
 
 }  // namespace
 
@@ -91,7 +93,7 @@ void Runs::end_evicted() {
         job->state == core::JobState::running || job->state == core::JobState::suspended;
     if (runs) over.push_back(job);
   }
-  for (Job* job : over) end_processes(*job, ending_of_evicted(*job));
+  for (Job* job : over) end_processes(*job, ending_of_evicted(*job), kAfterGrace);
 }
 
 // Batch jobs are watched by their stepd, and here where that one hangs.

@@ -30,6 +30,7 @@ namespace json = boost::json;
 
 constexpr std::array<std::string_view, 5> kReasons = {"none", "timeout", "cancelled", "oom",
                                                       "launch_failed"};
+constexpr std::string_view kWithin = "within=";  // milliseconds, of a cancel
 constexpr std::array<std::string_view, 3> kTargets = {"steps", "batch", "all"};
 
 // Calls field(name, value) for each of the record's fields.
@@ -211,6 +212,7 @@ std::string to_line(const Command& command) {
   struct Writer {
     std::string operator()(const CancelCommand& cancel) const {
       std::string line = "cancel";
+      if (cancel.patience) line += fmt::format(" {}{}", kWithin, *cancel.patience);
       if (!cancel.cause.empty()) line += " " + cancel.cause;
       for (char& c : line) {
         if (c == '\n' || c == '\0') c = ' ';
@@ -235,7 +237,14 @@ Result<Command> command_from_line(std::string_view line) {
   const auto space = line.find(' ');
   const auto verb = line.substr(0, space);
   const auto rest = space == std::string_view::npos ? std::string_view{} : line.substr(space + 1);
-  if (verb == "cancel") return CancelCommand{std::string(rest)};
+  if (verb == "cancel") {
+    if (!rest.starts_with(kWithin)) return CancelCommand{std::string(rest)};
+    const auto words = rest.substr(kWithin.size());
+    const auto end = std::min(words.find(' '), words.size());
+    if (const auto ms = parse_digits(words.substr(0, end))) {
+      return CancelCommand{std::string(words.substr(std::min(end + 1, words.size()))), Millis(*ms)};
+    }
+  }
   if (verb == "suspend" && rest.empty()) return SuspendCommand{};
   if (verb == "resume" && rest.empty()) return ResumeCommand{};
   if (verb == "limit") {

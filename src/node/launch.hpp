@@ -95,6 +95,8 @@ enum class Target : std::uint8_t { steps, batch, all };
 
 struct CancelCommand {
   std::string cause = {};  // behind the time in the message: "DUE TO PREEMPTION"; empty: none
+  // From SIGTERM to SIGKILL, where that is less than the kill wait: who was told before.
+  std::optional<Millis> patience = {};
 };
 struct SignalCommand {
   int number = 0;

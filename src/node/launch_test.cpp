@@ -112,14 +112,16 @@ TEST(ExitRecord, GoesThroughJsonUnchanged) {
 TEST(Command, IsALine) {
   EXPECT_EQ(to_line(CancelCommand{}), "cancel\n");
   EXPECT_EQ(to_line(CancelCommand{"DUE TO\nPREEMPTION"}), "cancel DUE TO PREEMPTION\n");
+  EXPECT_EQ(to_line(CancelCommand{"DUE TO PREEMPTION", seconds(1)}),
+            "cancel within=1000 DUE TO PREEMPTION\n");
   EXPECT_EQ(to_line(SignalCommand{10, Target::all}), "signal 10 all\n");
   EXPECT_EQ(to_line(SuspendCommand{}), "suspend\n");
   EXPECT_EQ(to_line(ResumeCommand{}), "resume\n");
   EXPECT_EQ(to_line(LimitCommand{Millis(1500)}), "limit 1500\n");
   EXPECT_EQ(to_line(LimitCommand{}), "limit none\n");
-  for (const auto* line :
-       {"cancel\n", "cancel DUE TO PREEMPTION\n", "signal 10 batch\n", "signal 64 steps\n",
-        "suspend\n", "resume\n", "limit 7\n", "limit none\n"}) {
+  for (const auto* line : {"cancel\n", "cancel DUE TO PREEMPTION\n", "cancel within=7\n",
+                           "cancel within=7 A B\n", "signal 10 batch\n", "signal 64 steps\n",
+                           "suspend\n", "resume\n", "limit 7\n", "limit none\n"}) {
     const auto command = command_from_line(line);
     ASSERT_TRUE(command) << line;
     EXPECT_EQ(to_line(*command), line);

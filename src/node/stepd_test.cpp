@@ -243,6 +243,15 @@ TEST_F(Stepd, SendsTheEarlySignalToTheStepsAlone) {
   EXPECT_THAT(output(), Not(HasSubstr("shell")));
 }
 
+TEST_F(Stepd, WhoWasToldBeforeIsKilledSoon) {
+  launch_.kill_wait_ms = 100'000;
+  start("trap '' TERM; touch up; while :; do sleep 0.05; done");
+  ASSERT_TRUE(reached("up"));
+  ASSERT_TRUE(job_.send(CancelCommand{"DUE TO PREEMPTION", Millis(200)}));
+  EXPECT_EQ(finish().exit_signal, SIGKILL);
+  EXPECT_THAT(output(), HasSubstr(" DUE TO PREEMPTION ***"));
+}
+
 TEST_F(Stepd, CancelsOnCommandAndSaysWhy) {
   start("touch up; sleep 60");
   ASSERT_TRUE(reached("up"));

@@ -182,7 +182,7 @@ void Supervisor::obey(const Command& command) {
   struct Visitor {
     Supervisor* self;
     void operator()(const CancelCommand& cancel) const {
-      self->begin_end(EndReason::cancelled, cancel.cause);
+      self->begin_end(EndReason::cancelled, cancel.cause, cancel.patience);
     }
     void operator()(const SignalCommand& one) const { self->signal(one.number, one.target); }
     void operator()(const SuspendCommand&) const { self->suspend(); }
@@ -242,11 +242,13 @@ void Supervisor::on_time() {
   }
 }
 
-void Supervisor::begin_end(EndReason reason, const std::string& cause) {
+void Supervisor::begin_end(EndReason reason, const std::string& cause,
+                           std::optional<Millis> patience) {
   if (ending_ || !shell_) return;
   ending_ = true;
   record_.reason = reason;
-  kill_at_ = sys::boot_ms() + launch_.kill_wait_ms;
+  const Millis wait(launch_.kill_wait_ms);
+  kill_at_ = sys::boot_ms() + std::min(patience.value_or(wait), wait).value();
   resume();
   const auto all = all_processes_of_job();
   sys::signal_processes(all, SIGCONT);

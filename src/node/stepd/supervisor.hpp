@@ -39,7 +39,8 @@ class Supervisor {
   void obey(const Command& command);
 
   void reap();
-  void begin_end(EndReason reason, const std::string& cause);
+  void begin_end(EndReason reason, const std::string& cause,
+                 std::optional<Millis> patience = std::nullopt);
   void ask_missed();
   void suspend();
   void resume();
