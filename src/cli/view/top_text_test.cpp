@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "base/text.hpp"
 #include "cli/view/samples.hpp"
 
 namespace aliquot::cli {
@@ -48,23 +51,173 @@ api::Overview slurm_cluster() {
   return overview;
 }
 
+std::string shown(const api::Overview& overview, TopView view = {}, const TopHistory& history = {},
+                  const Looking& looking = kRootLooks) {
+  return format_top(overview, looking, view, history, Paint(false));
+}
+
+// As if somebody had looked every two seconds; `busy` is what the first GPU did.
+TopHistory watched(api::Overview overview, const std::vector<std::int64_t>& busy) {
+  TopHistory history;
+  WallTime when = kNow - seconds(2 * (std::ssize(busy) - 1));
+  for (const std::int64_t one : busy) {
+    overview.cluster.nodes[0].gpus[0].utilisation = one;
+    history.add(overview, when);
+    when += seconds(2);
+  }
+  return history;
+}
+
 TEST(Top, ShowsGpusAndJobs) {
   use_utc();
+  auto overview = slurm_cluster();
+  auto waits = job(9, "big", "Resources");
+  waits.gres = "gpu:4";
+  overview.jobs.push_back(waits);
+  auto next = job(10, "small", "Priority");
+  next.start_ms = kNow.ms() + 90'000;
+  overview.jobs.push_back(next);
   EXPECT_EQ(
-      format_top(slurm_cluster(), kRootLooks, Paint(false)),
-      "06:44:35 · GPUs 2/4 in use · 2 free · free nodes 1/2 · 4 x h200 on 2 nodes · 3 "
-      "running, 0 waiting\n"
-      "  n1 gpu0  busy [####......]  35%  granted [##########]  140G/140G  used   12G  jobs 1 "
-      "(whole)\n"
-      "  n1 gpu1  busy [##########]  95%  granted [#####.....]   70G/140G  used     0  jobs "
-      "2,3\n"
-      "  n2 gpu0  busy [..........]    ?  granted [..........]     0/140G  used     ?  jobs -\n"
-      "  n2 gpu1  busy [..........]    ?  granted [..........]     0/140G  used     ?  jobs -\n"
+      shown(overview),
+      "06:44:35 · 3 running, 2 waiting · GPUs 2/4 in use · 2 free · free nodes 1/2 · 4 x h200 on 2 "
+      "nodes\n"
+      "  NODE GPU    BUSY  LAST MINUTE           GRANTED     USED  JOBS\n"
+      "  n1   gpu0    35%                         140G/140G    12G  1 (whole)\n"
+      "  n1   gpu1    95%                          70G/140G      0  2,3\n"
+      "  n2   gpu0      ?                            0/140G      ?  -\n"
+      "  n2   gpu1      ?                            0/140G      ?  -\n"
       "\n"
-      "  JOB          USER       NAME                  TIME  BUSY   USED  SHARE\n"
-      "  1            root       train                 0:29   35%    12G  n1/gpu0:whole\n"
-      "  2            root       train                 0:29     -      -  n1/gpu1:35G,25%\n"
-      "  3            root       train                 0:29     -      -  n1/gpu1:35G,25%\n");
+      "  JOB    USER      NAME          ST       TIME BUSY   USED  SHARE\n"
+      "  1      root      train         R        0:29  35%    12G  n1/gpu0:whole\n"
+      "  2      root      train         R        0:29    -      -  n1/gpu1:35G,25%\n"
+      "  3      root      train         R        0:29    -      -  n1/gpu1:35G,25%\n"
+      "  10     root      small         PD                         gpu:1, in 1:30\n"
+      "  9      root      big           PD                         gpu:4, Resources\n");
+}
+
+TEST(Top, FitsTheSmallestScreen) {
+  use_utc();
+  auto overview = slurm_cluster();
+  for (std::int64_t id = 4; id <= 60; ++id) overview.jobs.push_back(job(id, "waits", "Priority"));
+  for (int i = 3; i <= 9; ++i) {
+    overview.cluster.nodes.push_back(overview.cluster.nodes[1]);
+    overview.cluster.nodes.back().name = "n" + std::to_string(i);
+  }
+  TopView view{.lines = 24, .columns = 80};
+  const auto text = shown(overview, view, watched(overview, std::vector<std::int64_t>(31, 10'000)));
+  EXPECT_EQ(std::ranges::count(text, '\n'), 23);
+  EXPECT_NE(text.find("  … and 9 more: g\n"), text.npos) << text;
+  EXPECT_NE(text.find("\nby busy · 1-9 of 60 · s order"), text.npos) << text;
+  for (const auto line : split(text, '\n')) {
+    const auto letters = std::ranges::count_if(
+        line, [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; });
+    EXPECT_LE(letters, 80) << line;
+  }
+  // Down to the last one, and no further.
+  press(view, "\x1b[F");
+  EXPECT_NE(shown(overview, view).find("\n  60 "), text.npos);
+}
+
+TEST(Top, RemembersAMinute) {
+  const auto overview = slurm_cluster();
+  const auto rising = watched(overview, {0, 0, 0, 2'000, 2'000, 2'000, 5'000, 5'000, 5'000, 9'999});
+  const auto line = sparkline(rising.of_gpu("n1", 0, kNow));
+  EXPECT_TRUE(line.ends_with("▁▁▁▂▃▅▆")) << line;
+  EXPECT_TRUE(line.starts_with("             ")) << line;
+  EXPECT_FALSE(was_idle(rising.of_gpu("n1", 0, kNow)));
+  EXPECT_EQ(sparkline(rising.of_gpu("n2", 0, kNow)), std::string(20, ' '));
+  // Held, and nothing done: of the job that has it alone, too.
+  const auto idle = watched(overview, std::vector<std::int64_t>(31, 0));
+  EXPECT_TRUE(was_idle(idle.of_gpu("n1", 0, kNow)));
+  EXPECT_TRUE(was_idle(idle.of_job(1, kNow)));
+  EXPECT_FALSE(was_idle(idle.of_job(2, kNow))) << "nobody knows";
+  EXPECT_FALSE(was_idle(watched(overview, {0, 0, 0}).of_gpu("n1", 0, kNow))) << "too soon";
+  // A slow look stands until the next.
+  TopHistory slow;
+  slow.add(overview, kNow - seconds(20));
+  slow.add(overview, kNow);
+  EXPECT_TRUE(sparkline(slow.of_gpu("n1", 0, kNow)).ends_with("▃▃▃▃▃▃▃"));
+}
+
+TEST(Top, AJobsUseIsWhatItsGpuTimeGrewBy) {
+  auto overview = slurm_cluster();
+  TopHistory history;
+  overview.jobs[1].gpu_ms = 10'000;
+  overview.jobs[2].gpu_ms = 1'000;
+  history.add(overview, kNow - seconds(2));
+  EXPECT_FALSE(history.busy_of(2));
+  overview.jobs[1].gpu_ms += 500;
+  history.add(overview, kNow);
+  EXPECT_EQ(history.busy_of(2), 2'500);
+  EXPECT_EQ(history.busy_of(3), 0);
+  EXPECT_NE(
+      shown(overview, {}, history).find("  2      root      train         R        0:29  25%"),
+      std::string::npos);
+}
+
+TEST(Top, OrderAndFilter) {
+  use_utc();
+  auto overview = slurm_cluster();
+  overview.jobs[0].user = "ann";
+  overview.jobs[1].name = "Eval";
+  overview.jobs[2].gpu_utilisation = 9'000;
+  overview.jobs[2].uid = 7;
+  overview.jobs.push_back(job(12, "later", "Priority"));
+  const auto order = [&](TopView view) {
+    const auto text = shown(overview, view);
+    std::string ids;
+    const auto table = text.substr(text.find("  JOB "));
+    for (const auto line : split(table, '\n')) {
+      if (line.size() > 2 && line[2] >= '0' && line[2] <= '9') {
+        ids += (ids.empty() ? "" : " ") + std::string(line.substr(2, line.find(' ', 2) - 2));
+      }
+    }
+    return ids;
+  };
+  EXPECT_EQ(order({}), "3 1 2 12");
+  EXPECT_EQ(order({.reversed = true}), "2 1 3 12");
+  EXPECT_EQ(order({.sort = TopSort::job}), "1 2 3 12");
+  EXPECT_EQ(order({.sort = TopSort::user}), "1 2 3 12");
+  EXPECT_EQ(order({.sort = TopSort::memory}), "1 2 3 12");
+  EXPECT_EQ(order({.filter = "eVaL"}), "2");
+  EXPECT_EQ(order({.filter = "gpu1"}), "3 2");
+  EXPECT_EQ(order({.filter = "pend"}), "12");
+  EXPECT_EQ(order({.mine = true}), "1 2 12");
+  EXPECT_EQ(order({.waiting = false}), "3 1 2");
+}
+
+TEST(Top, ColoursSayWhatToLookAt) {
+  auto overview = slurm_cluster();
+  overview.cluster.nodes[1].gpus[0].health = "lost";
+  overview.jobs[2].uid = 7;
+  overview.cluster.nodes[0].gpus[1].processes = {{8, "root", "x", gib(34).value(), 2}};
+  TopView view;
+  const auto text = format_top(overview, kRootLooks, view,
+                               watched(overview, std::vector<std::int64_t>(31, 0)), Paint(true));
+  EXPECT_NE(text.find("\x1b[33m"), text.npos) << "gpu0 is held and idle";
+  EXPECT_NE(text.find("\x1b[33m  1 "), text.npos) << "its job, too";
+  EXPECT_NE(text.find("\x1b[32m 95%"), text.npos) << "gpu1 is used";
+  EXPECT_NE(text.find("\x1b[31m  2 "), text.npos) << "its memory is nearly full";
+  EXPECT_NE(text.find("\x1b[31m  lost"), text.npos);
+}
+
+TEST(Top, KeysChoose) {
+  TopView view;
+  std::string_view typed = "s<ru/aé\x7f\r\x1b[B\x1b[6~k?";
+  while (!typed.empty()) EXPECT_EQ(press(view, next_key(typed)), TopWish::show);
+  EXPECT_EQ(view.sort, TopSort::busy);
+  EXPECT_TRUE(view.reversed && view.mine && view.help && !view.typing);
+  EXPECT_EQ(view.filter, "a");
+  EXPECT_EQ(view.first, 10U);
+  EXPECT_EQ(press(view, "x"), TopWish::show) << "away with the help";
+  EXPECT_FALSE(view.help);
+  EXPECT_EQ(press(view, "\x1b"), TopWish::show);
+  EXPECT_EQ(view.filter, "");
+  EXPECT_EQ(press(view, " "), TopWish::look);
+  press(view, "/");
+  EXPECT_EQ(press(view, "q"), TopWish::show) << "a letter of the filter";
+  press(view, "\n");
+  EXPECT_EQ(press(view, "q"), TopWish::quit);
 }
 
 TEST(Top, MeasuresWhatIsTheJobsOwn) {
@@ -83,9 +236,9 @@ TEST(Top, MeasuresWhatIsTheJobsOwn) {
 TEST(Top, WorksOnOneMachine) {
   use_utc();
   api::Overview overview{cluster(), {running(1, "train")}};
-  const auto text = format_top(overview, kRootLooks, Paint(false));
+  const auto text = shown(overview);
   EXPECT_NE(text.find("GPUs 2/4 in use · 2 free · 4 x h100 on localhost"), text.npos) << text;
-  EXPECT_NE(text.find("  gpu0  busy"), text.npos);
+  EXPECT_NE(text.find("\n  gpu0     0%"), text.npos) << text;
 }
 
 TEST(Top, IsCutToTheScreen) {
@@ -145,8 +298,9 @@ TEST(Top, ShowsPods) {
   auto overview = slurm_cluster();
   overview.cluster.engine = "kubernetes";
   for (auto& job : overview.jobs) job.pod = "team/train-" + std::to_string(job.id);
-  const auto text = format_top(overview, kRootLooks, Paint(false));
-  EXPECT_NE(text.find("pods team/train-2,team/train-3"), text.npos) << text;
+  const auto text = shown(overview);
+  EXPECT_NE(text.find("  PODS\n"), text.npos) << text;
+  EXPECT_NE(text.find("  team/train-2,team/train-3\n"), text.npos) << text;
   EXPECT_NE(text.find("  POD          "), text.npos) << text;
   EXPECT_NE(text.find("  team/train-1 "), text.npos) << text;
 }
