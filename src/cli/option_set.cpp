@@ -14,6 +14,7 @@
 #include "base/slurm_time.hpp"
 #include "base/text.hpp"
 #include "cli/moment.hpp"
+#include "cli/option_words.hpp"
 
 namespace aliquot::cli {
 namespace {
@@ -114,8 +115,9 @@ Parsed<void> check(const OptionRow& row, std::string_view value) {
     return tl::make_unexpected(invalid(row));
   };
   switch (row.kind) {
-    case ValueKind::flag:
     case ValueKind::text:
+      return check_option_words(row.name, value);
+    case ValueKind::flag:
     case ValueKind::list:
       return {};
     case ValueKind::count:

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -153,6 +154,24 @@ TEST(OptionSet, RefusesBadValuesInSlurmsWords) {
            Case{"mail-type", "END,FOO", 255, "Invalid --mail-type specification"},
            Case{"nodes", "a", 255, "\"a\" is not a valid node count"},
            Case{"ntasks", "0", 1, "Invalid numeric value \"0\" for --ntasks."},
+           // Of no effect here, and refused all the same.
+           Case{"acctg-freq", "word", 255, "Invalid --acctg-freq specification: word"},
+           Case{"acctg-freq", "task=-1", 255, "Invalid --acctg-freq specification: task=-1"},
+           Case{"cores-per-socket", "word", 1,
+                "Invalid numeric value \"word\" for --cores-per-socket."},
+           Case{"delay-boot", "word", 255, "Invalid --delay-boot specification"},
+           Case{"distribution", "", 255, "Invalid --distribution specification"},
+           Case{"distribution", "plane", 255, "Invalid --distribution specification"},
+           Case{"distribution", "block:arbitrary", 255, "Invalid --distribution specification"},
+           Case{"extra-node-info", "2:x", 1, "Invalid numeric value \"x\" for second arg of -B."},
+           Case{"get-user-env", "word", 255, "Invalid --get-user-env specification"},
+           Case{"gres-flags", "word", 255, "Invalid --gres-flags specification"},
+           Case{"hint", "word", 1, "unrecognized --hint argument \"word\", see --hint=help"},
+           Case{"mem-bind", "local,word", 255, "unrecognized --mem-bind argument \"local,word\""},
+           Case{"no-kill", "word", 255, "Invalid --no-kill specification"},
+           Case{"switches", "word", 1, "Invalid numeric value \"word\" for --switches."},
+           Case{"switches", "1@word", 1, "Invalid numeric value \"1@word\" for --switches."},
+           Case{"wait-all-nodes", "-1", 1, "Invalid numeric value \"-1\" for --wait-all-nodes."},
        }) {
     OptionSet options(SlurmCommand::sbatch);
     const auto set = options.set(bad.name, bad.value, Source::command_line);
@@ -162,10 +181,33 @@ TEST(OptionSet, RefusesBadValuesInSlurmsWords) {
   }
 }
 
-TEST(OptionSet, AcceptsHintsWhateverTheySay) {
+TEST(OptionSet, AcceptsHintsThatSlurmKnows) {
   OptionSet options(SlurmCommand::sbatch);
-  for (const auto* name : {"hint", "switches", "propagate", "reservation"}) {
-    EXPECT_TRUE(options.set(name, "no-such-thing", Source::script).has_value()) << name;
+  for (const auto& [name, value] : std::to_array<std::pair<const char*, const char*>>({
+           {"acctg-freq", "30"},
+           {"acctg-freq", "task=30,energy=0"},
+           {"delay-boot", "10:00"},
+           {"distribution", "block:cyclic:fcyclic,Pack"},
+           {"distribution", "plane=4"},
+           {"distribution", "arbitrary"},
+           {"distribution", "*:block"},
+           {"extra-node-info", "2:4:1"},
+           {"extra-node-info", "2:*"},
+           {"extra-node-info", ""},
+           {"get-user-env", "10L"},
+           {"get-user-env", ""},
+           {"gres-flags", "enforce-binding"},
+           {"hint", "nomultithread"},
+           {"mem-bind", "verbose,local"},
+           {"mem-bind", "map_mem:0x1,2"},
+           {"no-kill", "off"},
+           {"no-kill", ""},
+           {"propagate", "no-such-thing"},
+           {"reservation", "no-such-thing"},
+           {"switches", "1@10:00"},
+           {"wait-all-nodes", "0"},
+       })) {
+    EXPECT_TRUE(options.set(name, value, Source::script).has_value()) << name << "=" << value;
   }
 }
 

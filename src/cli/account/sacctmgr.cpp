@@ -68,7 +68,12 @@ int edit_book(const OptionSet& options, const Voice& voice, const Editing& how, 
       }
       return 1;
     }
-    if (!agreed && !options.has("quiet")) print(edited->text);
+    if (!agreed && !options.has("quiet")) {
+      std::string shown;
+      for (const auto line : split(edited->text, '\n')) shown += make_plain(line) + "\n";
+      shown.pop_back();  // behind the last line there is an empty one
+      print(shown);
+    }
     if (!edited->changed) return 1;
     if (!agreed && !has_agreed(options)) return 0;
     agreed = true;

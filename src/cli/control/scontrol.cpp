@@ -46,7 +46,7 @@ struct Call {
 };
 
 int say(std::string_view text) {
-  fmt::print(stderr, "{}\n", text);
+  fmt::print(stderr, "{}\n", steers_terminal(text) ? make_plain(text) : std::string(text));
   return 1;
 }
 
