@@ -107,3 +107,29 @@ local_only() { [[ $ENGINE == local ]] || skip "Slurm decides by its own settings
   id=$(submit --hold --time=0 --wrap true)
   [[ $(scontrol show job "$id") == *"TimeLimit=UNLIMITED "* ]]
 }
+
+# The sentence at the head of docs/placement.md.
+@test "shares go together, and those of one job to GPUs of their own" {
+  local_only
+  start_engine
+  local i ids=()
+  on() { scontrol show job -d "$1" | grep -o 'IDX:[0-9,-]*'; }
+  for i in 1 2 3 4; do ids+=("$(submit --gpu-share=20% --wrap "$until_go")"); done
+  for i in "${ids[@]}"; do eventually state_is "$i" RUNNING; [ "$(on "$i")" = IDX:0 ]; done
+  # 20 % are left of it, and then none.
+  for i in 1 2 3 4; do ids+=("$(submit --gpu-share=5% --wrap "$until_go")"); done
+  for i in "${ids[@]}"; do eventually state_is "$i" RUNNING; [ "$(on "$i")" = IDX:0 ]; done
+  i=$(submit --gpu-share=5% --wrap "$until_go")
+  eventually state_is "$i" RUNNING
+  [ "$(on "$i")" = IDX:1 ]
+  scancel --me
+  all_gone() { [[ -z $(squeue -h) ]]; }
+  eventually all_gone
+  ids=()
+  for i in 1 2 3 4 5 6; do ids+=("$(submit --gpu-share=5% --wrap "$until_go")"); done
+  for i in "${ids[@]}"; do eventually state_is "$i" RUNNING; [ "$(on "$i")" = IDX:0 ]; done
+  i=$(submit -n 4 --gpus-per-task=1 --gpu-share=10% --wrap "$until_go")
+  eventually state_is "$i" RUNNING
+  [ "$(on "$i")" = IDX:0-3 ]
+  go
+}
