@@ -13,9 +13,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   constexpr std::size_t kMostWords = 64;
   const auto text = fuzz::as_text(data, size);
   if (text.empty()) return 0;
-  const auto command =
-      static_cast<cli::SlurmCommand>(static_cast<unsigned char>(text[0]) %
-                                     (static_cast<unsigned>(cli::SlurmCommand::sacctmgr) + 1));
+  const auto command = static_cast<cli::SlurmCommand>(
+      static_cast<unsigned char>(text[0]) % (static_cast<unsigned>(cli::SlurmCommand::sdiag) + 1));
   std::vector<std::string> words{std::string(cli::command_name(command))};
   for (const std::string_view word : split(text.substr(1), '\n')) {
     if (words.size() == kMostWords) break;
