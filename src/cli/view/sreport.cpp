@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view kSreportPrefix = "sreport: error: Problem talking to the database";
 
-using Words = std::vector<std::string_view>;
+using ReportWords = std::vector<std::string_view>;
 
 void put_error(std::string_view text) {
   std::fflush(stdout);
@@ -29,7 +29,7 @@ void put_error(std::string_view text) {
 }
 
 // The kind, by the first two words; else Slurm's message was printed.
-std::optional<ReportKind> report_kind(const Words& words, const Voice& voice) {
+std::optional<ReportKind> report_kind(const ReportWords& words, const Voice& voice) {
   const std::string_view type = words[0];
   const auto is = [](std::string_view word, std::string_view name, std::size_t least) {
     return is_command(word, name, least);
@@ -150,7 +150,7 @@ std::string proper_name(const std::string& user) {
   return make_plain(gecos.substr(0, gecos.find(',')));
 }
 
-int make_report(const OptionSet& options, const Words& words, const Voice& voice) {
+int make_report(const OptionSet& options, const ReportWords& words, const Voice& voice) {
   const auto kind = report_kind(words, voice);
   if (!kind) return 1;
   Conditions conditions;
@@ -215,7 +215,8 @@ int make_report(const OptionSet& options, const Words& words, const Voice& voice
 }
 
 // One line of words; nothing: it was the last one.
-std::optional<int> run_line(const OptionSet& options, const Words& words, const Voice& voice) {
+std::optional<int> run_line(const OptionSet& options, const ReportWords& words,
+                            const Voice& voice) {
   if (is_command(words[0], "exit", 1) || is_command(words[0], "quit", 4)) return std::nullopt;
   if (is_command(words[0], "help", 1)) return print(help_text(SlurmCommand::sreport));
   if (is_command(words[0], "version", 4)) return print(version_text());
@@ -227,7 +228,7 @@ int read_lines(const OptionSet& options, const Voice& voice) {
   std::string line;
   const auto prompt = [] { return print("sreport: ") == 0 && std::fflush(stdout) == 0; };
   while (prompt() && std::getline(std::cin, line)) {
-    Words words;
+    ReportWords words;
     for (const auto word : split(line, ' ')) {
       if (!word.empty()) words.push_back(word);
     }

@@ -160,7 +160,7 @@ constexpr auto kReportFields = std::to_array<ReportField>({
 #undef PART
 // clang-format on
 
-std::string usual_format(const ReportQuery& query) {
+std::string usual_report_format(const ReportQuery& query) {
   const std::string named = query.tres_given ? ",TresName" : "";
   const std::string energy = query.tres_given ? "" : ",Energy";
   switch (query.kind) {
@@ -175,14 +175,14 @@ std::string usual_format(const ReportQuery& query) {
   return "Cluster,Login,Proper,Accounts" + named + ",Used" + energy;
 }
 
-struct ChosenColumn {
+struct ReportColumn {
   const ReportField* field;
   Column column;
 };
 
-std::vector<ChosenColumn> choose_columns(const ReportQuery& query, ReportText& text) {
-  std::vector<ChosenColumn> chosen;
-  const auto format = query.format.empty() ? usual_format(query) : query.format;
+std::vector<ReportColumn> choose_report_columns(const ReportQuery& query, ReportText& text) {
+  std::vector<ReportColumn> chosen;
+  const auto format = query.format.empty() ? usual_report_format(query) : query.format;
   const auto fields = parse_accounting_format(format);
   if (!fields) {
     text.complaints.push_back(fields.error().message);
@@ -410,7 +410,7 @@ ReportText format_report(const ReportQuery& query, const ReportFacts& facts) {
   sheet.possible = Span{query.start.ms(), query.end.ms()}.seconds();
   add(sheet.reported, sheet.count, period_of(query, facts).seconds());
   ReportText text;
-  const auto columns = choose_columns(query, text);
+  const auto columns = choose_report_columns(query, text);
   const bool parsable = !query.delimiter.empty();
   const auto line = [&](const auto& text_of, TooLong too_long) {
     for (std::size_t i = 0; i < columns.size(); ++i) {
@@ -427,15 +427,15 @@ ReportText format_report(const ReportQuery& query, const ReportFacts& facts) {
     const std::string rule(80, '-');
     text.out += fmt::format("{0}\n{1}\nUsage reported in {2}\n{0}\n", rule, report_title(query),
                             unit_words(query));
-    line([](const ChosenColumn& one) { return std::string(one.column.header); }, TooLong::cut);
+    line([](const ReportColumn& one) { return std::string(one.column.header); }, TooLong::cut);
     if (!parsable) {
-      line([](const ChosenColumn& one) { return std::string(one.column.width, '-'); },
+      line([](const ReportColumn& one) { return std::string(one.column.width, '-'); },
            TooLong::cut);
     }
   }
   for (const ReportRow& row : report_rows(sheet)) {
     for (const ReportTres tres : query.tres) {
-      line([&](const ChosenColumn& one) { return one.field->text(sheet, row, tres); },
+      line([&](const ReportColumn& one) { return one.field->text(sheet, row, tres); },
            TooLong::plus);
     }
   }

@@ -139,9 +139,9 @@ void add_gpu(StepUse& step, const api::JobInfo& job, const api::ClusterInfo& clu
 }
 
 // The steps of this job that are meant, or what Slurm says where there are none.
-OrStatus<std::string> rows_of(DaemonClient& daemon, const api::ClusterInfo& cluster,
-                              const WantedStep& wanted, bool all_steps, const SstatTable& table,
-                              const Voice& voice) {
+OrStatus<std::string> step_rows(DaemonClient& daemon, const api::ClusterInfo& cluster,
+                                const WantedStep& wanted, bool all_steps, const SstatTable& table,
+                                const Voice& voice) {
   const auto job = daemon.get<api::JobInfo>(job_target(wanted.job));
   const auto processes =
       !job ? Reply<api::RunningProcesses>(tl::make_unexpected(job.error()))
@@ -213,7 +213,7 @@ int run_sstat(int argc, char** argv) {
   if (!cluster) return load_failed(kSstatPrefix, cluster.error());
   print(table->header());
   for (const WantedStep& one : *wanted) {
-    const auto rows = rows_of(*daemon, *cluster, one, options.has("allsteps"), *table, voice);
+    const auto rows = step_rows(*daemon, *cluster, one, options.has("allsteps"), *table, voice);
     if (!rows) return rows.error();
     if (const int status = print(*rows); status != 0) return status;
   }
