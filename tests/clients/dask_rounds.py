@@ -1,4 +1,4 @@
-"""dask-jobqueue: a worker each round, that computes and goes; usage: dask_rounds.py ROUNDS"""
+"""dask-jobqueue: a cluster of one worker each round, that computes and goes; usage: dask_rounds.py ROUNDS"""
 
 import subprocess
 import sys
@@ -13,16 +13,14 @@ def queue():
 
 
 if __name__ == "__main__":
-    with SLURMCluster(queue="main", cores=1, memory="1GB", processes=1, walltime="00:30:00", interface="lo",
-                      log_directory="dask.logs") as cluster, Client(cluster) as client:
-        for number in range(int(sys.argv[1])):
+    for number in range(int(sys.argv[1])):
+        with SLURMCluster(queue="main", cores=1, memory="1GB", processes=1, walltime="00:30:00", interface="lo",
+                          log_directory="dask.logs") as cluster, Client(cluster) as client:
             cluster.scale(jobs=1)
             client.wait_for_workers(1, timeout=300)
             assert client.submit(lambda x: x + 1, number, pure=False).result(timeout=300) == number + 1
             assert len(queue()) == 1, queue()
-            cluster.scale(jobs=0)
-            until = time.time() + 300
-            while queue():
-                assert time.time() < until, f"round {number}: the job does not go: {queue()}"
-                time.sleep(0.1)
-    assert not queue()
+        until = time.time() + 300
+        while queue():
+            assert time.time() < until, f"round {number}: the job does not go: {queue()}"
+            time.sleep(0.1)
