@@ -1,10 +1,14 @@
 // HTTP messages as plain values, for the clients and the server.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace aliquot::net {
 
@@ -27,12 +31,19 @@ struct Request {
   std::map<std::string, std::string> query;  // decoded
   std::string body;
   Peer peer = {};
+  // Those of kHeadersKept that there are, by their names in lower case.
+  std::map<std::string, std::string, std::less<>> headers = {};
 };
+
+// Of a request's headers these are handed on.
+inline constexpr std::array<std::string_view, 5> kHeadersKept{"accept-encoding", "authorization",
+                                                              "host", "if-none-match", "origin"};
 
 struct Response {
   int status = 200;
   std::string body;
   std::string content_type = "application/json";
+  std::vector<std::pair<std::string, std::string>> headers = {};  // more of them
 };
 
 std::string percent_encode(std::string_view text);

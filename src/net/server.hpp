@@ -37,6 +37,12 @@ class Exchange {
 
   virtual void answer(Response response) = 0;
   virtual void on_close(std::function<void()> hook) = 0;
+  // Instead of answer(): the header of an answer without an end, and then its parts. Parts that are
+  // the same for many are kept once. False: nobody is there to read it, or not quickly enough.
+  virtual void stream(Response head) { answer(std::move(head)); }
+  virtual bool push(std::shared_ptr<const std::string> part) { return part == nullptr; }
+  // After the last part.
+  virtual void end_stream() {}
   // In the loop's thread, soon.
   virtual void post(std::function<void()> task) { task(); }
 };
@@ -50,6 +56,10 @@ class Responder {
 
   // Does nothing when the peer has gone.
   void operator()(Response response) const;
+  // Instead: an answer that goes on, part by part, until the last Responder is gone. False: its
+  // reader is gone, or reads too slowly and is hung up on.
+  void stream(Response head) const;
+  [[nodiscard]] bool push(std::shared_ptr<const std::string> part) const;
   // Called once, from the loop, when the connection ends, also long after the answer. At once if it
   // has ended already.
   void on_close(std::function<void()> hook) const;
@@ -80,6 +90,7 @@ struct ServerOptions {
   std::size_t bytes_per_user = 32UL << 20U;  // of requests and answers kept at once
   Millis sender_patience = seconds(10);      // for a request's header, and for the rest of it
   Millis reader_patience = seconds(30);      // for a client to read some of its answer
+  std::size_t stream_limit = 4UL << 20U;     // of an endless answer, so much may be unread
   std::string host = {};                     // an address, or a name of one; empty: every address
   std::uint16_t port = 0;                    // 0: whichever is free, see Server::port()
   std::optional<ServerTls> tls = {};         // on TCP alone

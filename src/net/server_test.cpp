@@ -91,6 +91,62 @@ TEST_F(ServerTest, TellsWhoAsksWhat) {
   }
 }
 
+TEST_F(ServerTest, AnAnswerMayGoOn) {
+  std::optional<Responder> reader;
+  serve([&](const Request& request, const Responder& respond) {
+    if (request.path == "/go") {
+      EXPECT_TRUE(reader->push(std::make_shared<const std::string>("two ")));
+      EXPECT_TRUE(reader->push(std::make_shared<const std::string>(std::string(1 << 20, 'x'))));
+      reader.reset();
+      return respond({});
+    }
+    respond.stream({200, "", "text/event-stream", {{"Cache-Control", "no-store"}}});
+    EXPECT_TRUE(respond.push(std::make_shared<const std::string>("one ")));
+    respond({500, "too late"});
+    reader = respond;
+  });
+  std::string text;
+  std::thread other([&] { text = raw("GET /events HTTP/1.1\r\nHost: x\r\n\r\n"); });
+  auto client = Client::connect(path_);
+  for (;;) {
+    std::atomic<bool> there = false;
+    std::atomic<bool> looked = false;
+    boost::asio::post(context_, [&] {
+      there = reader.has_value();
+      looked = true;
+    });
+    while (!looked) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (there) break;
+  }
+  EXPECT_EQ(client->send("GET", "/go")->status, 200);
+  other.join();
+  EXPECT_TRUE(text.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"));
+  EXPECT_NE(text.find("Cache-Control: no-store\r\n"), std::string::npos);
+  EXPECT_TRUE(text.ends_with("\r\n\r\none two " + std::string(1 << 20, 'x'))) << text.size();
+}
+
+TEST_F(ServerTest, WhoDoesNotReadWhatGoesOnIsHungUpOn) {
+  std::atomic<int> closed = 0;
+  std::atomic<bool> refused = false;
+  ServerOptions options;
+  options.stream_limit = 64 << 10;
+  serve(
+      [&](const Request&, const Responder& respond) {
+        respond.on_close([&] { ++closed; });
+        respond.stream({});
+        const auto part = std::make_shared<const std::string>(std::string(1 << 20, 'x'));
+        for (int i = 0; i < 64 && !refused; ++i) refused = !respond.push(part);
+      },
+      std::move(options));
+  const auto text = raw("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_TRUE(refused);
+  EXPECT_LT(text.size(), 64UL << 20U);
+  for (int i = 0; i < 6000 && closed == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(closed, 1);
+}
+
 TEST_F(ServerTest, AnswersLaterAndLearnsOfTheEnd) {
   std::atomic<int> closed = 0;
   std::atomic<int> asked = 0;
