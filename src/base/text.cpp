@@ -145,12 +145,17 @@ bool steers_terminal(std::string_view text) {
   return false;
 }
 
-std::string make_plain(std::string_view text) {
+namespace {
+
+// What is no plain character is written by its number, unless it is one of `kept`.
+std::string written_plain(std::string_view text, std::string_view kept) {
   std::string result;
   result.reserve(text.size());
   while (!text.empty()) {
     const std::size_t size = plain_character(text);
-    if (size == 0) {
+    if (size == 0 && kept.find(text[0]) != std::string_view::npos) {
+      result += text[0];
+    } else if (size == 0) {
       const auto byte = static_cast<unsigned char>(text[0]);
       fmt::format_to(std::back_inserter(result), "\\x{:02x}", byte);
     } else {
@@ -160,5 +165,11 @@ std::string make_plain(std::string_view text) {
   }
   return result;
 }
+
+}  // namespace
+
+std::string make_plain(std::string_view text) { return written_plain(text, ""); }
+
+std::string make_text(std::string_view text) { return written_plain(text, "\n\t\r"); }
 
 }  // namespace aliquot

@@ -40,6 +40,9 @@ std::string quote(std::string_view text);
 bool is_plain_line(std::string_view text);
 // A name of a file is bytes, and need not be text; but none of them may be a control character.
 bool steers_terminal(std::string_view text);
+// The same text, lines and tabs as they are, whatever is no UTF-8 or steers a terminal written as
+// `\x1b`.
+std::string make_text(std::string_view text);
 // The same text where it is a plain line; else with every other byte written as `\x1b`.
 std::string make_plain(std::string_view text);
 

@@ -46,6 +46,10 @@ struct Sample {
   Bytes memory_used = Bytes(0);
   std::vector<Process> processes = {};  // compute processes, each pid once
   std::string trouble = {};             // what is wrong with it (trouble.hpp); empty: nothing
+  // Of the whole GPU; nothing where the driver does not say, as of slices.
+  std::optional<std::int64_t> power_mw = {};
+  std::optional<std::int64_t> temperature = {};  // degrees Celsius
+  std::optional<std::int64_t> energy_mj = {};    // since the driver was loaded
 };
 
 class Devices {

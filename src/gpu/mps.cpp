@@ -193,7 +193,10 @@ Result<std::vector<std::string>> MpsServers::put_right(Server& server, Patience 
       if (!server.up) fs::remove_all(server.folder, ignored);
       return tl::make_unexpected(started.error());
     }
-    if (server.up) remarks.push_back(describe(server) + ": its control daemon died; started again");
+    if (server.up) {
+      ++restarts_;
+      remarks.push_back(describe(server) + ": its control daemon died; started again");
+    }
     server.up = true;
   }
   if (early) {

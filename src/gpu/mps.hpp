@@ -18,6 +18,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <compare>
 #include <cstdint>
 #include <filesystem>
@@ -125,6 +126,8 @@ class MpsServers {
     bool leaving = false;  // it is being stopped, and is for nobody any more
   };
   [[nodiscard]] std::vector<View> view() const;
+  // How many died and were started again.
+  [[nodiscard]] std::int64_t restarts() const { return restarts_; }
 
  private:
   struct Client {
@@ -177,6 +180,7 @@ class MpsServers {
   const std::filesystem::path root_;
   mutable std::mutex mutex_;  // never held while a program runs
   std::vector<Shared> servers_;
+  std::atomic<std::int64_t> restarts_ = 0;
 };
 
 }  // namespace aliquot::gpu

@@ -54,6 +54,9 @@ inline constexpr unsigned long long kXidEvent = 0x8;
 inline constexpr int kUncorrected = 1;
 inline constexpr int kSinceReset = 0;
 
+// Of nvmlDeviceGetTemperature: the sensor in the chip.
+inline constexpr int kGpuSensor = 0;
+
 // Compute modes.
 inline constexpr int kDefaultMode = 0;
 inline constexpr int kExclusiveProcess = 3;

@@ -14,9 +14,10 @@ constexpr bool is_lost(nvml::Return code) {
   return code == nvml::kGpuLost || code == nvml::kResetRequired;
 }
 
-Bytes to_bytes(unsigned long long n) {
-  return Bytes(static_cast<std::int64_t>(std::min<unsigned long long>(n, INT64_MAX)));
+std::int64_t to_integer(unsigned long long n) {
+  return static_cast<std::int64_t>(std::min<unsigned long long>(n, INT64_MAX));
 }
+Bytes to_bytes(unsigned long long n) { return Bytes(to_integer(n)); }
 
 }  // namespace
 
@@ -229,7 +230,23 @@ Result<std::optional<Sample>> NvmlDevices::sample_one(const Device& device) {
   sample.utilisation = Compute(100) * std::min(utilization.gpu, 100U);
   sample.memory_used = TRY(amounts(handle)).used;
   sample.processes = TRY(processes(handle));
+  if (!device.slice) add_warmth(handle, sample);
   return sample;
+}
+
+void NvmlDevices::add_warmth(nvml::Device gpu, Sample& sample) const {
+  unsigned number = 0;
+  if (library_.power != nullptr && library_.power(gpu, &number) == nvml::kSuccess) {
+    sample.power_mw = number;
+  }
+  if (library_.temperature != nullptr &&
+      library_.temperature(gpu, nvml::kGpuSensor, &number) == nvml::kSuccess) {
+    sample.temperature = number;
+  }
+  unsigned long long energy = 0;
+  if (library_.energy != nullptr && library_.energy(gpu, &energy) == nvml::kSuccess) {
+    sample.energy_mj = to_integer(energy);
+  }
 }
 
 // One that answers nothing of use for some looks is as good as lost, and keeps nobody from seeing

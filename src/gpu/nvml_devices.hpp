@@ -45,6 +45,7 @@ class NvmlDevices final : public Devices {
   Result<int> mode_of(nvml::Device device, const GpuId& gpu) const;
   Result<std::optional<Sample>> sample_one(const Device& device);
   Result<Sample> sample_or_lost(const Device& device);
+  void add_warmth(nvml::Device gpu, Sample& sample) const;
   [[nodiscard]] tl::unexpected<Error> error(std::string_view what, nvml::Return code) const;
 
   NvmlLibrary library_;

@@ -69,6 +69,9 @@ Result<NvmlLibrary> NvmlLibrary::load(const std::string& path) {
   }
   find_symbol(library, "nvmlDeviceGetTotalEccErrors", &nvml.ecc_errors);
   find_symbol(library, "nvmlDeviceGetRemappedRows", &nvml.remapped_rows);
+  find_symbol(library, "nvmlDeviceGetPowerUsage", &nvml.power);
+  find_symbol(library, "nvmlDeviceGetTemperature", &nvml.temperature);
+  find_symbol(library, "nvmlDeviceGetTotalEnergyConsumption", &nvml.energy);
   return nvml;
 }
 

@@ -46,6 +46,11 @@ struct NvmlLibrary {
   nvml::Return (*ecc_errors)(nvml::Device, int, int, unsigned long long*) = nullptr;
   nvml::Return (*remapped_rows)(nvml::Device, unsigned*, unsigned*, unsigned*, unsigned*) = nullptr;
 
+  // What a GPU draws and how warm it is, each by itself.
+  nvml::Return (*power)(nvml::Device, unsigned*) = nullptr;             // milliwatts
+  nvml::Return (*temperature)(nvml::Device, int, unsigned*) = nullptr;  // of a sensor
+  nvml::Return (*energy)(nvml::Device, unsigned long long*) = nullptr;  // millijoules
+
   // path as dlopen takes it.
   static Result<NvmlLibrary> load(const std::string& path);
 };

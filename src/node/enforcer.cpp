@@ -375,6 +375,21 @@ std::optional<Enforcer::Measured> Enforcer::measure(const HolderId& job) {
   return Measured{Millis(ns / 1'000'000), peak};
 }
 
+std::vector<Enforcer::Told> Enforcer::told() {
+  std::vector<Told> all;
+  const std::lock_guard lock(mutex_);
+  for (auto& [job, held] : held_) {
+    if (!held.plan.library || !held.folder) continue;
+    auto usage = held.folder->usage();
+    const auto& gpus = held.folder->gpus();
+    for (std::size_t i = 0; i < usage.size() && i < gpus.size(); ++i) {
+      if (usage[i].launches == 0 && usage[i].memory_peak == Bytes(0)) continue;
+      all.push_back({job, gpus[i].gpu, std::move(usage[i])});
+    }
+  }
+  return all;
+}
+
 void Enforcer::drop_files(const HolderId& job) {
   arbiter_.remove(job);
   if (servers_) servers_->release(job, now());

@@ -102,6 +102,15 @@ class Enforcer {
   void suspend(const HolderId& job, bool suspended);
   // Nothing if it was not metered.
   [[nodiscard]] std::optional<Measured> measure(const HolderId& job);
+  // What everybody who is held to a share says that he does on each of its GPUs.
+  struct Told {
+    HolderId job;
+    GpuId gpu;
+    GpuUsage usage;
+  };
+  [[nodiscard]] std::vector<Told> told();
+  // MPS servers that died and were started again.
+  [[nodiscard]] std::int64_t mps_restarts() const { return servers_ ? servers_->restarts() : 0; }
   // The attempt tells a run from the one after a requeue; none: whichever it is.
   void release(const HolderId& job, std::optional<std::int64_t> attempt);
 

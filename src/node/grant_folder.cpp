@@ -320,6 +320,7 @@ std::vector<GpuUsage> GrantFolder::usage() {
     sum.gpu_ns = count(past.gpu_ns);
     sum.launches = count(past.launches);
     sum.refusals = count(past.refusals);
+    sum.waited_ns = count(past.waited_ns);
     sum.memory_peak = Bytes(count(past.peak_bytes));
     sum.orphaned = Bytes(count(past.orphaned));
     for (std::uint32_t s = 0; s < slots_; ++s) {
@@ -328,6 +329,7 @@ std::vector<GpuUsage> GrantFolder::usage() {
       sum.gpu_ns += count(use.gpu_ns);
       sum.launches += count(use.launches);
       sum.refusals += count(use.refusals);
+      sum.waited_ns += count(use.waited_ns);
       if (dead_.contains({s, slots[s].generation})) continue;
       sum.memory += Bytes(count(use.charged));
       if (use.last_launch_ns != 0) {

@@ -68,7 +68,8 @@ struct GpuUsage {
   std::int64_t gpu_ns = 0;  // of all, also those that are gone
   std::int64_t launches = 0;
   std::int64_t refusals = 0;
-  Bytes orphaned = Bytes(0);  // what descriptors of processes that are gone may hold
+  std::int64_t waited_ns = 0;  // at the closed gate
+  Bytes orphaned = Bytes(0);   // what descriptors of processes that are gone may hold
   // Of the processes that live:
   std::vector<FlightUsage> flights;  // of those that launch
   std::int64_t last_launch_ns = 0;   // CLOCK_MONOTONIC; 0: never
