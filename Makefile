@@ -3,7 +3,7 @@ JOBS ?= $(shell nproc)
 export JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run stop bundle image test test-slurm-matrix test-slurm-init test-kube test-clients bench fuzz soak walk tidy format clean update-shell-tests deps-build deps-test deps-kube deps-all
+.PHONY: help build install run stop bundle image test test-slurm-matrix test-slurm-init test-kube test-clients test-page bench fuzz soak walk tidy format clean update-shell-tests deps-build deps-test deps-kube deps-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' Makefile
@@ -46,6 +46,10 @@ test-kube: deps-kube build ## the tests on real Kubernetes, 1.20 and a current o
 test-clients: build ## submitit, dask-jobqueue, parsl, snakemake and batchspawner from PyPI drive our commands, ROUNDS (50) each
 	@tools/install-deps clients
 	@tools/test-clients
+
+test-page: build ## the live page in a real Chromium, and how long each change takes to be seen
+	@tools/install-deps page
+	@tools/test-page
 
 bench: deps-test build ## run the benchmarks of the release build
 	@tools/bench

@@ -86,13 +86,17 @@ TABLE(JobInfo, FIELD(id), FIELD(array_job_id), FIELD(array_task_id), FIELD(array
   FIELD(steps), FIELD(user_cpu_ms), FIELD(system_cpu_ms), FIELD(max_rss), FIELD(gpu_ms),
   FIELD(gpu_memory_peak), FIELD(gpu_utilisation), FIELD(pod));
 TABLE(GpuProcess, FIELD(pid), FIELD(user), FIELD(command), FIELD(memory), FIELD(job_id));
+TABLE(GpuUse, FIELD(job_id), FIELD(memory), FIELD(memory_peak), FIELD(utilisation), FIELD(gpu_ms),
+  FIELD(waited_ms), FIELD(refusals), FIELD(container));
 TABLE(GpuInfo, FIELD(index), FIELD(uuid), FIELD(model), FIELD(simulated), FIELD(health),
   FIELD(memory), FIELD(memory_granted), FIELD(memory_used), FIELD(compute_limit),
   FIELD(compute_granted), FIELD(utilisation), FIELD(stale), FIELD(whole), FIELD(jobs),
-  FIELD(processes), FIELD(reason), FIELD(reason_user), FIELD(reason_ms));
+  FIELD(processes), FIELD(reason), FIELD(reason_user), FIELD(reason_ms), FIELD(mig),
+  FIELD(power_mw), FIELD(temperature), FIELD(energy_mj), FIELD(uses));
 TABLE(NodeInfo, FIELD(name), FIELD(state), FIELD(reason), FIELD(reason_user), FIELD(reason_ms),
   FIELD(cpus), FIELD(cpus_allocated), FIELD(memory), FIELD(memory_allocated), FIELD(boot_ms),
-  FIELD(daemon_start_ms), FIELD(os), FIELD(gpus));
+  FIELD(daemon_start_ms), FIELD(os), FIELD(gpus), FIELD(driver),
+  FIELD(mps_restarts));
 TABLE(PartitionInfo, FIELD(name), FIELD(is_default), FIELD(up), FIELD(max_time_ms),
   FIELD(default_time_ms), FIELD(users), FIELD(groups), FIELD(gpus), FIELD(gpu_count),
   FIELD(qos), FIELD(tier), FIELD(job_factor), FIELD(preempt_mode), FIELD(grace_ms));
@@ -135,6 +139,10 @@ TABLE(Statistics, FIELD(now_ms), FIELD(since_ms), FIELD(submitted), FIELD(starte
   FIELD(completed), FIELD(canceled), FIELD(failed), FIELD(pending), FIELD(running), FIELD(cycles),
   FIELD(cycle_last_us), FIELD(cycle_max_us), FIELD(cycle_total_us), FIELD(depth_total),
   FIELD(queue_last), FIELD(backfilled), FIELD(requests), FIELD(users));
+TABLE(TokenSpec, FIELD(for_s));
+TABLE(TokenInfo, FIELD(token), FIELD(expires_ms), FIELD(address));
+TABLE(CallerInfo, FIELD(user), FIELD(uid), FIELD(admin));
+TABLE(LogPart, FIELD(path), FIELD(text), FIELD(begin), FIELD(end));
 TABLE(ErrorInfo, FIELD(code), FIELD(message));
 TABLE(JobList, FIELD(jobs), FIELD(next));
 TABLE(TresLimit, FIELD(gpus), FIELD(cpus), FIELD(memory));
@@ -336,6 +344,18 @@ Result<void> read(const json::value& from, T& to) {
 
 }  // namespace
 
+std::string json_text(std::string_view text) {
+  std::string out;
+  write_string(out, text);
+  return out;
+}
+
+std::string brief_json(const JobInfo& job) {
+  std::string out;
+  write<Style::brief>(out, job);
+  return out;
+}
+
 JobListWriter::JobListWriter(std::size_t expected, bool brief)
     : text_("{\"jobs\":["), brief_(brief) {
   constexpr std::size_t kUsualJob = 400;
@@ -458,6 +478,10 @@ BOTH_WAYS(PriorityList);
 BOTH_WAYS(ShareList);
 BOTH_WAYS(RunningProcesses);
 BOTH_WAYS(Statistics);
+BOTH_WAYS(TokenSpec);
+BOTH_WAYS(TokenInfo);
+BOTH_WAYS(CallerInfo);
+BOTH_WAYS(LogPart);
 BOTH_WAYS(ErrorInfo);
 BOTH_WAYS(JobList);
 BOTH_WAYS(AccountBook);

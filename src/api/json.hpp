@@ -31,6 +31,11 @@ Result<void> update_from_json(T& value, std::string_view text);
 template <class T>
 void make_plain(T& value);
 
+// A text as JSON has it, with its quotes.
+std::string json_text(std::string_view text);
+// A job as a list of the queue shows it: without what has its default, nor what no table has.
+std::string brief_json(const JobInfo& job);
+
 // {"jobs": [...], "next": 4711}
 struct JobList {
   std::vector<JobInfo> jobs;

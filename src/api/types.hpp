@@ -208,6 +208,19 @@ struct GpuProcess {
   std::optional<std::int64_t> job_id;  // absent: foreign
 };
 
+// What a job does on a GPU that it holds, as measured: by the library in it where there is one, so
+// that it is right under MPS, too; else by what the driver says of its processes.
+struct GpuUse {
+  std::int64_t job_id = 0;
+  std::int64_t memory = 0;
+  std::int64_t memory_peak = 0;
+  std::optional<std::int64_t> utilisation = {};  // lately, 1/10,000 of the GPU
+  std::optional<std::int64_t> gpu_ms = {};       // GPU time since its start
+  std::int64_t waited_ms = 0;  // kept waiting, so that it has its share and no more
+  std::int64_t refusals = 0;   // allocations refused because of its limit
+  std::string container = {};  // of a pod
+};
+
 struct GpuInfo {
   std::int64_t index = 0;
   std::string uuid;
@@ -227,6 +240,11 @@ struct GpuInfo {
   std::string reason = {};  // why it takes no new jobs, who said so and since when
   std::string reason_user = {};
   std::int64_t reason_ms = 0;
+  std::string mig = {};  // the profile of a slice; empty: it is none
+  std::optional<std::int64_t> power_mw = {};
+  std::optional<std::int64_t> temperature = {};  // degrees Celsius
+  std::optional<std::int64_t> energy_mj = {};    // since the driver was loaded
+  std::vector<GpuUse> uses = {};
 };
 
 struct NodeInfo {
@@ -243,6 +261,8 @@ struct NodeInfo {
   std::int64_t daemon_start_ms = 0;
   std::string os;
   std::vector<GpuInfo> gpus;
+  std::string driver = {};        // its version
+  std::int64_t mps_restarts = 0;  // servers that died and were started again, since the start
 };
 
 struct PartitionInfo {
@@ -430,6 +450,29 @@ struct ShareInfo {
 };
 struct ShareList {
   std::vector<ShareInfo> users;
+};
+
+// A token is its user's right to act where the kernel does not say who asks: on the page.
+struct TokenSpec {
+  std::int64_t for_s = 8 * 3600;
+};
+struct TokenInfo {
+  std::string token;
+  std::int64_t expires_ms = 0;
+  std::string address;  // of the page, without the token; empty: nobody listens
+};
+// Who asks, as far as that is known.
+struct CallerInfo {
+  std::string user;
+  std::optional<std::uint32_t> uid;
+  bool admin = false;
+};
+// Some of what a job has written, and where in the file that is.
+struct LogPart {
+  std::string path;
+  std::string text;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
 };
 
 // An error's code names Slurm's own error where there is one: the commands print its text.

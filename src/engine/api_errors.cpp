@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "api/json.hpp"
+
 namespace aliquot::engine {
 namespace {
 
@@ -64,6 +66,15 @@ constexpr bool is_complete() {
 static_assert(is_complete());
 
 }  // namespace
+
+net::Response error_response(const Refused& refused) {
+  const ApiError error = to_api(refused);
+  return {error.status, api::to_json(error.info)};
+}
+
+net::Response misuse(int status, const std::string& message) {
+  return {status, api::to_json(api::ErrorInfo{"", message})};
+}
 
 ApiError to_api(const Refused& refused) {
   const Name& name = kNames[static_cast<std::size_t>(refused.why)];

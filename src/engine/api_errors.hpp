@@ -2,8 +2,12 @@
 // text the commands print.
 #pragma once
 
+#include <string>
+
 #include "api/types.hpp"
 #include "engine/refused.hpp"
+#include "engine/state.hpp"
+#include "net/http.hpp"
 
 namespace aliquot::engine {
 
@@ -12,5 +16,12 @@ struct ApiError {
   api::ErrorInfo info;
 };
 ApiError to_api(const Refused& refused);
+net::Response error_response(const Refused& refused);
+// Of a request that is none of the API's.
+net::Response misuse(int status, const std::string& message);
+
+inline Caller caller_of(const net::Request& request) {
+  return {Uid(request.peer.uid), Pid(request.peer.pid)};
+}
 
 }  // namespace aliquot::engine

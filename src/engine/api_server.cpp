@@ -14,16 +14,6 @@
 namespace aliquot::engine {
 namespace {
 
-net::Response error_response(const Refused& refused) {
-  const ApiError error = to_api(refused);
-  return {error.status, api::to_json(error.info)};
-}
-
-// Of a request that is none of the API's.
-net::Response misuse(int status, const std::string& message) {
-  return {status, api::to_json(api::ErrorInfo{"", message})};
-}
-
 net::Response to_response(const Answer<void>& answer) {
   return answer ? net::Response{200, "{}"} : error_response(answer.error());
 }
@@ -35,10 +25,6 @@ net::Response to_response(const Answer<T>& answer) {
 net::Response not_now(const Error& error) { return error_response(try_again(error).value()); }
 
 net::Response not_here() { return misuse(404, "there is nothing under this path and method"); }
-
-Caller caller_of(const net::Request& request) {
-  return {Uid(request.peer.uid), Pid(request.peer.pid)};
-}
 
 std::string value(const net::Request& request, const std::string& key) {
   const auto found = request.query.find(key);
@@ -76,6 +62,11 @@ void ApiServer::answer_later(const net::Responder& respond, net::Response respon
   if (response.status != 200) return respond(std::move(response));
   engine_.after_commit([respond, response = std::move(response)] { respond(response); },
                        [this, respond] { respond(not_now(*engine_.trouble())); });
+}
+
+void ApiServer::answer(const net::Responder& respond, const Answer<void>& done, std::string body) {
+  answer_later(respond, done ? net::Response{200, std::move(body)} : error_response(done.error()));
+  changed_();
 }
 
 void ApiServer::hang_up(JobId job) {
@@ -211,7 +202,10 @@ void ApiServer::post(const net::Request& request, const std::vector<std::string>
                                   [respond](const auto& tested) { respond(to_response(tested)); });
     }
     const auto job = engine_.queue().submit(caller, std::move(*spec));
-    if (!job) return answer_later(respond, error_response(job.error()));
+    if (!job) {
+      engine_.note_refused(to_api(job.error()).info.code);
+      return answer_later(respond, error_response(job.error()));
+    }
     return answer_later(respond, {200, api::to_json(api::Submitted{job->value()})});
   }
   if (path.size() == 2 && path[1] == "allocations") return allocate(request, respond);
@@ -338,7 +332,10 @@ void ApiServer::allocate(const net::Request& request, const net::Responder& resp
   const auto job = engine_.clients().allocate(
       caller_of(request), std::move(*spec),
       [respond](const Answer<api::Allocation>& granted) { respond(to_response(granted)); });
-  if (!job) return respond(error_response(job.error()));
+  if (!job) {
+    engine_.note_refused(to_api(job.error()).info.code);
+    return respond(error_response(job.error()));
+  }
   respond.on_close([this, job = *job] { hang_up(job); });
 }
 

@@ -20,6 +20,8 @@ class ApiServer {
       : engine_(engine), changed_(std::move(changed)), reload_(std::move(reload)) {}
 
   void handle(const net::Request& request, const net::Responder& respond);
+  // Of a change that somebody else asked the engine for: answered once it is on record.
+  void answer(const net::Responder& respond, const Answer<void>& done, std::string body);
   // From now on the end of a connection ends no job: it is the daemon that goes.
   void stop() { stopped_ = true; }
 

@@ -26,13 +26,16 @@
 #include "engine/api_server.hpp"
 #include "engine/known_users.hpp"
 #include "engine/stepd_executor.hpp"
+#include "engine/web.hpp"
 #include "net/server.hpp"
 #include "node/gpu_faults.hpp"
+#include "node/job_mapping.hpp"
 #include "node/monitor.hpp"
 #include "node/node.hpp"
 #include "node/places.hpp"
 #include "node/process_tree.hpp"
 #include "node/service.hpp"
+#include "node/share_meter.hpp"
 #include "node/spawn.hpp"
 #include "sys/fd.hpp"
 #include "sys/folder.hpp"
@@ -107,16 +110,20 @@ class Daemon {
         hangup_(context_, SIGHUP),
         due_(context_),
         sampling_(context_),
+        showing_(context_),
+        logs_([this](std::function<void()> task) { asio::post(context_, std::move(task)); }),
         users_([this](std::function<void()> task) { asio::post(context_, std::move(task)); },
                ask_database),
         executor_(context_, *cgroups_, node_->enforcer(), std::move(stepd)) {}
 
   Result<void> run(Machine machine, const std::function<void()>& ready) {
     Store store = TRY(Store::open(options_.state / "state.db"));
-    engine_ = TRY(Engine::create(
-        {options_.settings, std::move(machine), clock_, executor_, users_, std::move(store),
-         Uid(::getuid())},
-        {node_->devices().simulated(), node_->enforcer().backends(), options_.state}));
+    engine_ = TRY(Engine::create({options_.settings, std::move(machine), clock_, executor_, users_,
+                                  std::move(store), Uid(::getuid())},
+                                 {.simulated = node_->devices().simulated(),
+                                  .backends = node_->enforcer().backends(),
+                                  .state = options_.state,
+                                  .driver = node_->devices().driver_version()}));
     for (const Job* job : engine_->active()) {
       if (job->enforcement != core::kNotHeld) node_->enforcer().adopt(job->grant());
     }
@@ -124,10 +131,13 @@ class Daemon {
     executor_.listen(engine_->runs(), [this] { settle(); });
     api_ = std::make_unique<ApiServer>(
         *engine_, [this] { settle_soon(); }, [this] { return reload("scontrol reconfigure"); });
+    web_ = std::make_unique<Web>(*engine_, *api_, logs_);
+    web_->on_watched([this] { refresh_page(); });
     auto server = TRY(net::Server::listen(
         context_, server_options(), [this](net::Request request, const net::Responder& respond) {
-          api_->handle(request, respond);
+          web_->handle(request, respond);
         }));
+    const auto remote = TRY(listen_for_pages());
     signals_.async_wait([this](error_code error, int number) {
       if (error) return;
       spdlog::info("signal {}: stopping; jobs go on", number);
@@ -199,6 +209,43 @@ class Daemon {
     return reloaded;
   }
 
+  // Nothing: the settings say so.
+  Result<std::optional<net::Server>> listen_for_pages() {
+    const show::Listen& page = options_.settings.page;
+    if (page.port == 0) return std::nullopt;
+    net::ServerOptions options;
+    options.body_limit = 64UL << 10U;
+    options.connections = static_cast<std::size_t>(options_.settings.connections);
+    options.connections_per_user = static_cast<std::size_t>(options_.settings.connections_per_user);
+    options.host = page.host;
+    options.port = static_cast<std::uint16_t>(page.port);
+    if (!page.certificate.empty()) {
+      options.tls = net::ServerTls{
+          .certificate = page.certificate, .key = page.key, .on_trouble = [](const Error& error) {
+            spdlog::error("the page's certificate: {}", error.message);
+          }};
+    }
+    auto server = TRY(net::Server::listen(
+        context_, std::move(options), [this](net::Request request, const net::Responder& respond) {
+          web_->handle_remote(std::move(request), respond);
+        }));
+    spdlog::info("the page is at {}", show::address_of(page));
+    return server;
+  }
+
+  // While somebody watches.
+  void refresh_page() {
+    constexpr std::chrono::milliseconds kPause{500};
+    constexpr int kBeat = 30;
+    showing_.expires_after(kPause);
+    showing_.async_wait([this](error_code error) {
+      if (error || !web_->refresh()) return;
+      if (++shown_ % kBeat == 0) web_->beat();
+      refresh_page();
+      if (engine_->forecast().unfinished()) settle_soon();
+    });
+  }
+
   // Once when the record fails us, and once when it is written again.
   void tell_trouble() {
     const auto& trouble = engine_->trouble();
@@ -223,6 +270,7 @@ class Daemon {
   void settle() {
     engine_->settle();
     tell_trouble();
+    map_jobs();
     // The first job is watched from the start.
     if (resting_ && engine_->live() > 0) sample_later();
     due_.cancel();
@@ -233,6 +281,21 @@ class Daemon {
     due_.expires_after(std::chrono::milliseconds(wait.value()));
     due_.async_wait([this](error_code error) {
       if (!error) settle();
+    });
+  }
+
+  // For dcgm-exporter, where the settings name a folder.
+  void map_jobs() {
+    const std::string& folder = engine_->settings().job_mapping;
+    if (folder.empty()) return;
+    auto now = engine_->views().jobs_by_gpu();
+    if (now == mapped_) return;
+    mapped_ = now;
+    monitor_.post([this, folder, now = std::move(now)] {
+      if (!mapping_) mapping_.emplace(folder);
+      if (const auto written = mapping_->write(now); !written) {
+        spdlog::warn("metrics.job_mapping: {}", written.error().message);
+      }
     });
   }
 
@@ -248,19 +311,25 @@ class Daemon {
         std::ranges::move(faults_.look(*views, running, members), std::back_inserter(escapes));
       }
       node_->enforcer().tick();
-      asio::post(context_, [this, views = std::move(views), escapes]() mutable {
-        sampled(std::move(views), escapes);
+      Measures measures{.uses = {}, .mps_restarts = node_->enforcer().mps_restarts()};
+      if (views) {
+        measures.uses = meter_.look(*views, node_->enforcer().told(), clock_.mono());
+      }
+      asio::post(context_, [this, views = std::move(views), escapes,
+                            measures = std::move(measures)]() mutable {
+        sampled(std::move(views), escapes, measures);
       });
     });
   }
 
-  void sampled(Result<std::vector<node::GpuView>> views, const std::vector<node::Escape>& escapes) {
+  void sampled(Result<std::vector<node::GpuView>> views, const std::vector<node::Escape>& escapes,
+               const Measures& measures) {
     for (const node::Escape& escape : escapes) {
       spdlog::warn("job {}: {}", escape.job, make_plain(escape.what));
     }
     engine_->runs().report(escapes);
     if (!views) spdlog::warn("cannot sample the GPUs: {}", views.error().message);
-    engine_->observe(views ? std::optional(std::move(*views)) : std::nullopt);
+    engine_->observe(views ? std::optional(std::move(*views)) : std::nullopt, measures);
     settle();
     sample_later();
   }
@@ -287,6 +356,9 @@ class Daemon {
   asio::signal_set hangup_;
   asio::steady_timer due_;
   asio::steady_timer sampling_;
+  asio::steady_timer showing_;
+  int shown_ = 0;
+  JobLog logs_;
   KnownUsers users_;  // keeps requests
   std::string trouble_;
   bool settling_ = false;
@@ -294,6 +366,10 @@ class Daemon {
   StepdExecutor executor_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<ApiServer> api_;
+  std::unique_ptr<Web> web_;
+  node::ShareMeter meter_;                   // the monitor's
+  std::optional<node::JobMapping> mapping_;  // its, too
+  std::optional<node::JobMapping::Jobs> mapped_;
   node::GpuFaults faults_;  // the monitor's
   node::Worker monitor_{"aq-monitor"};
 };

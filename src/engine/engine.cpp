@@ -36,7 +36,8 @@ Engine::Engine(State state, Views::Facts facts)
       runs_(state_, queue_, clients_, views_),
       clients_(state_, queue_, runs_),
       views_(state_, queue_, forecast_, runs_, clients_, std::move(facts)),
-      upkeep_(state_) {}
+      upkeep_(state_),
+      tokens_(state_) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(Parts parts, Views::Facts facts) {
   const Settings& settings = parts.settings;
@@ -54,6 +55,8 @@ Result<std::unique_ptr<Engine>> Engine::create(Parts parts, Views::Facts facts) 
       {std::move(parts), core::Ledger(std::move(cluster)), std::move(policy)}, std::move(facts)));
   warn_of_unknown_gpus(engine->state_);
   engine->state_.statistics.reset(engine->state_.clock.wall());
+  TRY(engine->tokens_.read());
+  TRY(engine->views_.recall());
   TRY(engine->runs_.recover());
   return engine;
 }
@@ -125,6 +128,7 @@ Result<void> Engine::restore() {
   TRY(queue_.accounts().read());
   TRY(queue_.gpu_service().read());
   TRY(queue_.reservations().read());
+  TRY(tokens_.read());
   for (const JobId id : state_.touched) {
     if (state_.ledger.find(id) != nullptr) (void)state_.ledger.release(id);
     state_.jobs.erase(id);
@@ -188,7 +192,7 @@ std::vector<const Job*> Engine::active() const {
   return jobs;
 }
 
-void Engine::observe(std::optional<std::vector<node::GpuView>> views) {
+void Engine::observe(std::optional<std::vector<node::GpuView>> views, const Measures& measures) {
   core::Cluster& cluster = state_.ledger.cluster();
   const MonoTime now = state_.clock.mono();
   if (!views) {
@@ -210,7 +214,7 @@ void Engine::observe(std::optional<std::vector<node::GpuView>> views) {
   }
   if (cluster.version() != version) state_.schedule_needed = true;
   runs_.observe(*views);
-  views_.observe(std::move(views));
+  views_.observe(std::move(views), measures);
 }
 
 }  // namespace aliquot::engine

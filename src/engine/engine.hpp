@@ -20,6 +20,7 @@
 #include "engine/queue.hpp"
 #include "engine/runs.hpp"
 #include "engine/state.hpp"
+#include "engine/tokens.hpp"
 #include "engine/upkeep.hpp"
 #include "engine/views.hpp"
 
@@ -64,7 +65,7 @@ class Engine {
   [[nodiscard]] std::optional<WallTime> next_due();
 
   // What the monitor saw; nothing: it could not look.
-  void observe(std::optional<std::vector<node::GpuView>> views);
+  void observe(std::optional<std::vector<node::GpuView>> views, const Measures& measures = {});
   // Takes over what can change while it runs.
   Reloaded reload(const Settings& next);
   [[nodiscard]] const Settings& settings() const { return state_.settings; }
@@ -72,6 +73,11 @@ class Engine {
   [[nodiscard]] const std::vector<api::ReservationInfo>& reservations() const {
     return state_.reservations;
   }
+  // For /metrics: submissions that were refused are no job, and on no record.
+  void note_refused(const std::string& code) { ++state_.tally->figures.refused[code]; }
+  [[nodiscard]] WallTime now() const { return state_.clock.wall(); }
+  [[nodiscard]] Tokens& tokens() { return tokens_; }
+  [[nodiscard]] std::string name_of(Uid user) const { return state_.users.name(user); }
   [[nodiscard]] std::size_t live() const { return state_.jobs.size(); }
   [[nodiscard]] WallTime now() const { return state_.clock.wall(); }
   [[nodiscard]] Statistics& statistics() { return state_.statistics; }
@@ -92,6 +98,7 @@ class Engine {
   Clients clients_;
   Views views_;
   Upkeep upkeep_;
+  Tokens tokens_;
   std::optional<WallTime> try_again_at_;
   bool unsettled_ = false;  // the last settle() left something to do
 };

@@ -111,6 +111,12 @@ void charge(State& state, const Job& job) {
   const auto entry = state.usage.charge(job.owner.uid, core::billed(state.ledger.cluster(), *use),
                                         held_for(state, job), state.clock.wall());
   state.require(state.store.save_usage(job.owner.uid, entry));
+  const Compute gpus = core::billed(state.ledger.cluster(), *use);
+  if (job.gpus.empty()) return;
+  state.act([&state, user = job.owner.user, account = job.spec.account,
+             held = gpu_seconds(gpus, held_for(state, job))] {
+    state.tally->note_held(user, account, held);
+  });
 }
 
 Result<void> read_usage(State& state) {

@@ -1,6 +1,7 @@
 #include "engine/queue.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 
 #include "base/text.hpp"
@@ -72,6 +73,9 @@ Job& Queue::add(Job job) {
   Job& added = state_.jobs.emplace(id, std::move(job)).first->second;
   if (state_.counts) (*state_.counts)[added.owner.uid] += elements(added);
   state_.save(added);
+  state_.act([this, jobs = elements(added)] {
+    state_.tally->figures.submitted += static_cast<std::uint64_t>(jobs);
+  });
   state_.dependencies_changed = state_.dependencies_changed || !added.dependencies.empty();
   state_.schedule_needed = true;
   state_.act([this] { ++state_.statistics.counts.submitted; });
@@ -469,7 +473,10 @@ void Queue::schedule() {
 bool Queue::schedule_if_due() {
   if (!state_.schedule_needed || state_.clock.mono() < schedule_after_) return false;
   const MonoTime begun = state_.clock.mono();
+  const auto exactly = std::chrono::steady_clock::now();
   schedule();
+  state_.tally->note_pass(
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - exactly).count());
   const Millis took = state_.clock.mono() - begun;
   if (took >= kLongPass) schedule_after_ = state_.clock.mono() + took * kPassShare;
   return true;

@@ -72,6 +72,8 @@ void Runs::start(Job& job, core::Placement placement) {
   state_.act([this, id = job.id, payload = std::move(payload)] {
     Job* started = state_.find(id);
     if (started == nullptr) return;
+    state_.tally->note_start(*started);
+    views_.started(*started);
     StartOrder order{*started, payload};
     if (!payload.arguments.empty()) order.job.spec.arguments = payload.arguments;
     if (!started->spec.batch) {

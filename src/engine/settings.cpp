@@ -123,6 +123,17 @@ TomlReader program_into(std::string& to) {
   };
 }
 
+TomlReader page_into(show::Listen& page) {
+  return toml_table({{"host", text_into(page.host)},
+                     {"port", number_into(page.port, 65'535, 0)},
+                     {"certificate", text_into(page.certificate)},
+                     {"key", text_into(page.key)},
+                     {"names", [&page](const TomlPlace& place) -> Result<void> {
+                        page.names = TRY(place.texts());
+                        return {};
+                      }}});
+}
+
 TomlReader jobs_into(Settings& settings) {
   return toml_table({{"default_time", read_into(settings.default_time, &TomlPlace::time)},
                      {"memory_per_cpu", size_into(settings.memory_per_cpu)},
@@ -176,6 +187,9 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
                                {"domain", text_into(settings.mail_domain)}})},
           {"events", toml_table({{"command", program_into(settings.events_command)},
                                  {"user", text_into(settings.events_user)}})},
+          {"page", page_into(settings.page)},
+          {"metrics", toml_table({{"users", truth_into(settings.user_metrics)},
+                                  {"job_mapping", text_into(settings.job_mapping)}})},
           {"log",
            toml_table({{"level", one_of(settings.log_level, {"debug", "info", "warning", "error"})},
                        {"file", text_into(settings.log_file)}})},
@@ -185,6 +199,9 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
              return {};
            }},
       }));
+  if (const auto page = show::check_listen(settings.page); !page) {
+    return fail(page.error().code, "{}: {}", name, page.error().message);
+  }
   for (Partition& one : settings.partitions) {
     one.default_time = one.own_default_time.value_or(
         is_longer(settings.default_time, one.max_time) ? one.max_time : settings.default_time);
@@ -238,6 +255,9 @@ Reloaded reload_settings(Settings& current, const Settings& next) {
   live("monitor.interval", &Settings::sample_interval);
   live("monitor.idle_interval", &Settings::idle_sample_interval);
   live("monitor.stale_after", &Settings::stale_after);
+  fixed("page", &Settings::page);
+  live("metrics.users", &Settings::user_metrics);
+  fixed("metrics.job_mapping", &Settings::job_mapping);
   live("log.level", &Settings::log_level);
   fixed("log.file", &Settings::log_file);
   return reloaded;

@@ -17,6 +17,7 @@
 #include "core/watchdog.hpp"
 #include "engine/partition.hpp"
 #include "node/enforce_settings.hpp"
+#include "show/door.hpp"
 
 namespace aliquot::engine {
 
@@ -107,6 +108,9 @@ struct Settings {
   std::string mail_domain = {};                     // behind users that have none (MailDomain)
   std::string events_command = {};                  // run at each event of each job; empty: none
   std::string events_user = "nobody";
+  show::Listen page = {};
+  bool user_metrics = true;      // whether figures are told by user and account
+  std::string job_mapping = {};  // the folder of dcgm-exporter's job mapping files; empty: none
 
   std::string log_level = "info";
   std::string log_file = {};  // empty: stderr

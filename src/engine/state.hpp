@@ -23,6 +23,7 @@
 #include "core/policy.hpp"
 #include "engine/executor.hpp"
 #include "engine/job.hpp"
+#include "engine/job_tally.hpp"
 #include "engine/refused.hpp"
 #include "engine/settings.hpp"
 #include "engine/statistics.hpp"
@@ -99,6 +100,13 @@ struct GpuOutage {
   WallTime since = {};
 };
 
+// A right to act as its user, for who knows the text.
+struct Token {
+  std::string text;
+  Uid uid;
+  WallTime until;
+};
+
 struct State : Parts {
   core::Ledger ledger;
   std::unique_ptr<core::Policy> policy;
@@ -113,6 +121,8 @@ struct State : Parts {
   api::AccountBook book = {};  // what sacctmgr keeps
   std::map<core::GpuIndex, GpuOutage> gpu_service = {};
   std::vector<api::ReservationInfo> reservations = {};
+  std::vector<Token> tokens = {};
+  std::unique_ptr<JobTally> tally = std::make_unique<JobTally>();
   std::int64_t last_id = 0;
   Statistics statistics = {};
   // News for the queue.

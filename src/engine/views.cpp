@@ -198,6 +198,20 @@ Answer<std::string> Views::script(const Caller& caller, const std::string& id) {
   return payload->script;
 }
 
+Answer<Views::LogFile> Views::log_of(const Caller& caller, const std::string& id) {
+  const auto info = TRY(show(caller, id));
+  if (!state_.owns(caller, Uid(info.uid))) {
+    return refuse(Why::access_denied, "the job is not yours");
+  }
+  if (info.std_out.empty() || !info.start_ms || info.state == "PENDING") {
+    return refuse(Why::pending, "the job has written nothing yet");
+  }
+  // A name without a folder is in the job's.
+  std::string path = info.std_out;
+  if (!path.starts_with('/')) path = info.work_dir + "/" + path;
+  return LogFile{Uid(info.uid), Gid(info.gid), std::move(path)};
+}
+
 std::optional<Views::WaiterId> Views::wait(const Caller& caller, const std::string& id,
                                            Ended ended) {
   const auto at_once = [&](Answer<api::JobInfo> answer) {
@@ -259,6 +273,7 @@ void Views::stop_waiting(const WaiterId& waiter) {
 
 void Views::over(const Job& job) {
   ending(job);
+  state_.act([this, over = JobTally::over_of(job)] { state_.tally->note_over(over); });
   const api::JobInfo last = to_info(job);
   tell_waiters(job.id, last);
   if (job.array && *job.array != job.id) tell_waiters(*job.array, last);

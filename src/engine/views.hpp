@@ -16,8 +16,18 @@
 #include "engine/lookup.hpp"
 #include "engine/state.hpp"
 #include "node/monitor.hpp"
+#include "node/share_meter.hpp"
+#include "show/history.hpp"
+#include "show/job_metrics.hpp"
+#include "show/picture.hpp"
 
 namespace aliquot::engine {
+
+// What jobs do on their GPUs, beside what the driver says.
+struct Measures {
+  std::vector<node::ShareUse> uses = {};
+  std::int64_t mps_restarts = 0;
+};
 
 class Clients;
 class Forecast;
@@ -30,7 +40,8 @@ class Views {
   struct Facts {
     bool simulated = false;
     std::vector<core::Backend> backends = {};
-    std::string state = {};  // the folder
+    std::string state = {};   // the folder
+    std::string driver = {};  // its version
   };
   Views(State& state, Queue& queue, Forecast& forecast, const Runs& runs, const Clients& clients,
         Facts facts)
@@ -59,6 +70,13 @@ class Views {
                                            const ShowJob& show);
   Answer<api::JobInfo> show(const Caller& caller, const std::string& id);
   Answer<std::string> script(const Caller& caller, const std::string& id);
+  // Where a job writes, and whose rights that takes.
+  struct LogFile {
+    Uid user;
+    Gid group;
+    std::string path;
+  };
+  Answer<LogFile> log_of(const Caller& caller, const std::string& id);
   Answer<api::WhyInfo> why(const Caller& caller, const std::string& id);
   // In pages, with the steps.
   Answer<api::JobList> accounting(const Caller& caller, AccountingQuery query);
@@ -85,7 +103,21 @@ class Views {
   void over(const Job& job);
 
   // What the monitor saw; nothing: it could not look.
-  void observe(std::optional<std::vector<node::GpuView>> views);
+  void observe(std::optional<std::vector<node::GpuView>> views, const Measures& measures = {});
+  void started(const Job& job);
+  // What was seen before the daemon was started.
+  Result<void> recall();
+
+  // For the page: as anybody may see it, cut to what a page shows.
+  [[nodiscard]] show::Picture picture();
+  [[nodiscard]] const show::History& history() const { return history_; }
+  // For /metrics.
+  [[nodiscard]] show::JobFigures figures() const;
+  // Those that hold something, with what they hold.
+  [[nodiscard]] std::vector<api::JobInfo> holders() const;
+  // Of GPUs as a whole, not of slices.
+  [[nodiscard]] std::map<std::int64_t, std::vector<std::string>> jobs_by_gpu() const;
+  [[nodiscard]] std::string driver() const { return facts_.driver; }
 
  private:
   void redact(const Caller& caller, api::JobInfo& info) const;
@@ -96,6 +128,8 @@ class Views {
   static void say_default_time(const Job& job, api::WhyInfo& why);
   void tell_waiters(JobId waited, const api::JobInfo& last);
   void show_gpus(api::NodeInfo& shown_node) const;
+  void remember();
+  [[nodiscard]] api::JobInfo seen_by_all(const Job& job) const;
 
   State& state_;
   Queue& queue_;
@@ -113,7 +147,12 @@ class Views {
   std::unordered_map<JobId, std::map<std::uint64_t, Ended>> watching_;  // for its beginning
   std::uint64_t last_waiter_ = 0;
   std::vector<node::GpuView> views_;
+  Measures measures_;
   bool stale_ = false;
+  show::History history_;
+  WallTime remembered_ = {};
+  std::optional<std::int64_t> kept_;  // History::version() that is on record
+  MonoTime foretold_ = {};            // when a page last asked for expected starts
 };
 
 }  // namespace aliquot::engine

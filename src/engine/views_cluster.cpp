@@ -33,16 +33,18 @@ void add_priority_config(const PrioritySettings& priority,
 
 }  // namespace
 
-void Views::observe(std::optional<std::vector<node::GpuView>> views) {
+void Views::observe(std::optional<std::vector<node::GpuView>> views, const Measures& measures) {
   stale_ = !views;
   if (!views) return;
   views_ = std::move(*views);
+  measures_ = measures;
   for (node::GpuView& view : views_) {
     for (node::GpuProcess& process : view.processes) {
       process.command = make_plain(process.command);           // whoever runs a process names it
       if (process.uid) (void)state_.users.find(*process.uid);  // asked for before it is shown
     }
   }
+  remember();
 }
 
 void Views::show_gpus(api::NodeInfo& shown_node) const {
@@ -62,6 +64,7 @@ void Views::show_gpus(api::NodeInfo& shown_node) const {
     shown.compute_limit = node.compute_limit.value();
     shown.compute_granted = (node.compute_limit - gpu.compute_free).value();
     shown.whole = gpu.whole;
+    shown.mig = device.gpu.mig_profile;
     shown.stale = gpu.stale || stale_;
     for (const JobId job : state_.ledger.jobs_on(0, static_cast<core::GpuIndex>(i))) {
       shown.jobs.push_back(job.value());
@@ -71,6 +74,9 @@ void Views::show_gpus(api::NodeInfo& shown_node) const {
       if (!gpu.usable && !trouble.empty()) shown.health = gpu::trouble_text(trouble);
       shown.memory_used = views_[i].sample.memory_used.value();
       shown.utilisation = views_[i].sample.utilisation.value();
+      shown.power_mw = views_[i].sample.power_mw;
+      shown.temperature = views_[i].sample.temperature;
+      shown.energy_mj = views_[i].sample.energy_mj;
       for (const node::GpuProcess& process : views_[i].processes) {
         const auto job = process.holder ? node::job_of(*process.holder) : std::nullopt;
         shown.processes.push_back({.pid = process.pid,
@@ -79,6 +85,18 @@ void Views::show_gpus(api::NodeInfo& shown_node) const {
                                    .memory = process.memory.value(),
                                    .job_id = job ? std::optional(job->value()) : std::nullopt});
       }
+    }
+    for (const node::ShareUse& use : measures_.uses) {
+      const auto job = node::job_of(use.job);
+      if (use.gpu != device.gpu.id || !job) continue;
+      api::GpuUse told{.job_id = job->value(),
+                       .memory = use.memory.value(),
+                       .memory_peak = use.memory_peak.value(),
+                       .waited_ms = use.waited.value(),
+                       .refusals = use.refusals};
+      if (use.utilisation) told.utilisation = use.utilisation->value();
+      if (use.gpu_time) told.gpu_ms = use.gpu_time->value();
+      shown.uses.push_back(std::move(told));
     }
     if (const auto outage = state_.gpu_service.find(static_cast<core::GpuIndex>(i));
         outage != state_.gpu_service.end()) {
@@ -117,6 +135,8 @@ api::ClusterInfo Views::cluster_info() const {
   }
   info.node.name = state_.machine.name;
   info.node.os = state_.machine.os;
+  info.node.driver = facts_.driver;
+  info.node.mps_restarts = measures_.mps_restarts;
   info.node.cpus = node.cpus / kOneCpu;
   info.node.cpus_allocated = (node.cpus - state.cpus_free) / kOneCpu;
   info.node.memory = node.memory.value();

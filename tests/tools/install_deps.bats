@@ -9,7 +9,7 @@ setup() { install=$BATS_TEST_DIRNAME/../../tools/install-deps; }
 @test "an unknown group is one clear line" {
   run "$install" nonsense
   [ "$status" -eq 1 ]
-  [ "$output" = "install-deps: unknown group 'nonsense': use build, test, lint, bundle, bench, slurm, kube, matrix, clients or kube-lab" ]
+  [ "$output" = "install-deps: unknown group 'nonsense': use build, test, lint, bundle, bench, slurm, kube, matrix, clients, page or kube-lab" ]
 }
 
 @test "neither root nor sudo is one clear line" {

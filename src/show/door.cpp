@@ -1,0 +1,85 @@
+#include "show/door.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/text.hpp"
+
+namespace aliquot::show {
+namespace {
+
+bool is_address(std::string_view host, in_addr* v4, in6_addr* v6) {
+  const std::string text(host);
+  return ::inet_pton(AF_INET, text.c_str(), v4) == 1 ||
+         ::inet_pton(AF_INET6, text.c_str(), v6) == 1;
+}
+
+// `name:port`, `[::1]:port` without the port.
+std::string_view without_port(std::string_view host) {
+  if (host.starts_with('[')) {
+    const auto end = host.find(']');
+    return end == std::string_view::npos ? std::string_view() : host.substr(1, end - 1);
+  }
+  return host.substr(0, host.find(':'));
+}
+
+}  // namespace
+
+bool is_loopback(std::string_view host) {
+  if (equals_ignoring_case(host, "localhost")) return true;
+  in_addr v4{};
+  in6_addr v6{};
+  const std::string text(host);
+  if (::inet_pton(AF_INET, text.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24U) == 127;
+  return ::inet_pton(AF_INET6, text.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+Result<void> check_listen(const Listen& listen) {
+  if (listen.port == 0) return {};
+  if (listen.certificate.empty() != listen.key.empty()) {
+    return fail(Error::Code::invalid_argument,
+                "a certificate and a key belong together: page.certificate and page.key");
+  }
+  if (!is_loopback(listen.host) && listen.certificate.empty()) {
+    return fail(
+        Error::Code::invalid_argument,
+        "page.host {} is beyond this machine: that needs TLS, page.certificate and page.key",
+        quote(listen.host));
+  }
+  return {};
+}
+
+std::string address_of(const Listen& listen) {
+  if (listen.port == 0) return "";
+  std::string host = listen.names.empty() ? listen.host : listen.names.front();
+  if (host.empty()) host = "localhost";
+  if (host.find(':') != std::string::npos) host = "[" + host + "]";
+  return fmt::format("{}://{}:{}/", listen.certificate.empty() ? "http" : "https", host,
+                     listen.port);
+}
+
+bool calls_us(const net::Request& request, const Listen& listen) {
+  const auto header = request.headers.find("host");
+  if (header == request.headers.end()) return false;
+  const std::string_view host = without_port(header->second);
+  in_addr v4{};
+  in6_addr v6{};
+  if (is_loopback(host) || is_address(host, &v4, &v6)) return true;
+  const auto is_it = [&](const std::string& name) { return equals_ignoring_case(name, host); };
+  return is_it(listen.host) || std::ranges::any_of(listen.names, is_it);
+}
+
+std::string_view token_of(const net::Request& request) {
+  const auto header = request.headers.find("authorization");
+  constexpr std::string_view kScheme = "bearer ";
+  if (header == request.headers.end() || header->second.size() <= kScheme.size()) return {};
+  const std::string_view text = header->second;
+  if (!equals_ignoring_case(text.substr(0, kScheme.size()), kScheme)) return {};
+  return text.substr(kScheme.size());
+}
+
+}  // namespace aliquot::show
