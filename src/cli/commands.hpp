@@ -22,7 +22,7 @@ struct Invocation {
 // `aliquot`'s own commands add their options, and say what is to be run.
 using AddCommand = void(CLI::App& command, Invocation& invocation);
 AddCommand add_status, add_why, add_gpus, add_top, add_logs, add_doctor, add_up, add_down,
-    add_setup, add_shims, add_slurm, add_sim;
+    add_setup, add_shims, add_slurm, add_sim, add_report, add_token, add_page;
 
 // Commands that Slurm has as well are called as `sbatch …` (a link to the one binary) or as
 // `aliquot sbatch …`. They read their own command lines, as Slurm's do, and are found before
@@ -47,6 +47,9 @@ inline constexpr auto kCommands = std::to_array<Command>({
     {"gpus", "Each GPU: memory, compute, jobs, foreign processes", add_gpus},
     {"top", "GPUs and jobs as they are used, refreshed until you press q", add_top},
     {"logs", "Print what a job wrote", add_logs},
+    {"report", "GPU hours granted, used and wasted, by user or account", add_report},
+    {"token", "The right to act as you on the page", add_token},
+    {"page", "Serve the live page of a Slurm or Kubernetes cluster", add_page},
     {"doctor", "What is wrong here, and what to do about it", add_doctor},
     {"up", "Start the daemon, for this machine or for you", add_up},
     {"down", "Stop the daemon; running jobs go on", add_down},

@@ -36,7 +36,7 @@ tells() {
 
 @test "every option of aliquot's own commands is told" {
   local command inner
-  for command in status why gpus top logs doctor up down setup shims sim slurm; do
+  for command in status why gpus top logs report token page doctor up down setup shims sim slurm; do
     tells "$(page_of "$command")" "$command"
     for inner in $(commands "$command"); do tells "$(page_of "$command")" "$command" "$inner"; done
   done
