@@ -35,6 +35,7 @@
 #include "kube/node/slices.hpp"
 #include "node/enforcer.hpp"
 #include "node/gpu_faults.hpp"
+#include "node/share_meter.hpp"
 #include "node/worker.hpp"
 
 namespace aliquot::kube {
@@ -130,6 +131,7 @@ class Agent {
   std::unique_ptr<Reflector> node_watch_;
   std::unique_ptr<Events> events_;
   node::GpuFaults faults_;  // the monitor's
+  node::ShareMeter meter_;  // of whoever writes the metrics
 
   mutable std::mutex mutex_;
   NodeGpus gpus_;  // what the node says

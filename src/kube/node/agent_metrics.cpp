@@ -1,5 +1,10 @@
-// What the agent says of itself in Prometheus' text format.
+// What the agent says of itself to Prometheus: this node's GPUs and containers as the snapshot that
+// all engines' figures are made of. A container is a job of its namespace's.
+#include <algorithm>
+
+#include "base/exposition.hpp"
 #include "kube/node/agent.hpp"
+#include "show/gpu_metrics.hpp"
 
 namespace aliquot::kube {
 namespace {
@@ -8,31 +13,69 @@ std::string_view word_of(core::Health health) {
   return health == core::Health::ok ? "ok" : health == core::Health::lost ? "lost" : "draining";
 }
 
-// As a label's value.
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '\\' || c == '"') out += '\\';
-    out += c == '\n' ? ' ' : c;
+void add_view(const node::GpuView& view, api::GpuInfo& gpu) {
+  gpu.stale = false;
+  gpu.memory_used = view.sample.memory_used.value();
+  gpu.utilisation = view.sample.utilisation.value();
+  gpu.power_mw = view.sample.power_mw;
+  gpu.temperature = view.sample.temperature;
+  gpu.energy_mj = view.sample.energy_mj;
+  for (const node::GpuProcess& process : view.processes) {
+    if (process.holder) continue;
+    gpu.processes.push_back({.pid = process.pid,
+                             .user = process.user,
+                             .command = process.command,
+                             .memory = process.memory.value(),
+                             .job_id = std::nullopt});
   }
-  return out;
 }
 
-std::string labels_of(const Allocation& allocation) {
-  return fmt::format(
-      "namespace=\"{}\",pod=\"{}\",container=\"{}\",gpu=\"{}\"", escaped(allocation.pod.space),
-      escaped(allocation.pod.name), escaped(allocation.container),
-      escaped(allocation.grant.gpus.empty() ? std::string()
-                                            : allocation.grant.gpus.front().gpu.value()));
+api::NodeInfo node_of(const NodeGpus& gpus, const std::vector<node::GpuView>& views) {
+  api::NodeInfo node;
+  for (const NodeGpu& one : gpus.gpus) {
+    api::GpuInfo gpu;
+    gpu.index = one.index;
+    gpu.uuid = one.uuid.value();
+    gpu.model = one.model;
+    gpu.mig = one.mig;
+    gpu.health = word_of(one.health);
+    gpu.memory = one.memory.value();
+    gpu.stale = true;
+    for (const node::GpuView& view : views) {
+      if (view.sample.id == one.uuid) add_view(view, gpu);
+    }
+    node.gpus.push_back(std::move(gpu));
+  }
+  return node;
+}
+
+api::JobInfo job_of(const Allocation& allocation, std::int64_t number, api::NodeInfo& node) {
+  api::JobInfo job;
+  job.id = number;
+  job.pod = allocation.pod.space + "/" + allocation.pod.name;
+  job.user = allocation.pod.space;
+  for (const core::GrantedGpu& part : allocation.grant.gpus) {
+    const auto gpu = std::ranges::find(node.gpus, part.gpu.value(), &api::GpuInfo::uuid);
+    if (gpu == node.gpus.end()) continue;
+    gpu->jobs.push_back(number);
+    gpu->memory_granted += part.whole ? gpu->memory : part.portion.memory.value();
+    gpu->compute_granted += part.portion.compute.value();
+    gpu->whole = gpu->whole || part.whole;
+    job.gpus.push_back({.index = gpu->index,
+                        .uuid = gpu->uuid,
+                        .model = gpu->model,
+                        .memory = part.portion.memory.value(),
+                        .compute = part.portion.compute.value(),
+                        .whole = part.whole,
+                        .node = {},
+                        .container = allocation.container});
+  }
+  return job;
 }
 
 }  // namespace
 
 std::string Agent::write_metrics() {
-  std::string text;
-  const auto family = [&](const char* name, const char* kind, const char* help) {
-    text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", name, help, kind);
-  };
   NodeGpus gpus;
   std::vector<node::GpuView> views;
   {
@@ -40,59 +83,34 @@ std::string Agent::write_metrics() {
     gpus = gpus_;
     views = views_;
   }
-  family("aliquot_gpu_memory_bytes", "gauge", "memory that pods may use");
-  for (const NodeGpu& gpu : gpus.gpus) {
-    text += fmt::format("aliquot_gpu_memory_bytes{{gpu=\"{}\",model=\"{}\"}} {}\n", gpu.uuid,
-                        escaped(gpu.model), gpu.memory);
+  api::NodeInfo node = node_of(gpus, views);
+  node.driver = parts_.devices.driver_version();
+  node.mps_restarts = parts_.enforcer.mps_restarts();
+  const auto uses = meter_.look(views, parts_.enforcer.told(), parts_.clock.mono());
+  std::vector<api::JobInfo> jobs;
+  for (const Allocation& allocation : allocations_->list()) {
+    jobs.push_back(job_of(allocation, std::ssize(jobs) + 1, node));
+    for (const node::ShareUse& use : uses) {
+      if (use.job != allocation.grant.holder) continue;
+      const auto gpu = std::ranges::find(node.gpus, use.gpu.value(), &api::GpuInfo::uuid);
+      if (gpu == node.gpus.end()) continue;
+      api::GpuUse shown{.job_id = jobs.back().id,
+                        .memory = use.memory.value(),
+                        .memory_peak = use.memory_peak.value(),
+                        .waited_ms = use.waited.value(),
+                        .refusals = use.refusals,
+                        .container = allocation.container};
+      if (use.utilisation) shown.utilisation = use.utilisation->value();
+      if (use.gpu_time) shown.gpu_ms = use.gpu_time->value();
+      gpu->uses.push_back(std::move(shown));
+    }
   }
-  family("aliquot_gpu_health", "gauge", "1 for the state that the GPU is in");
-  for (const NodeGpu& gpu : gpus.gpus) {
-    text += fmt::format("aliquot_gpu_health{{gpu=\"{}\",state=\"{}\"}} 1\n", gpu.uuid,
-                        word_of(gpu.health));
-  }
-  family("aliquot_gpu_foreign_bytes", "gauge", "memory held by processes of no pod");
-  for (const NodeGpu& gpu : gpus.gpus) {
-    text += fmt::format("aliquot_gpu_foreign_bytes{{gpu=\"{}\"}} {}\n", gpu.uuid, gpu.foreign);
-  }
-  family("aliquot_gpu_memory_used_bytes", "gauge", "memory in use, as the driver says");
-  for (const node::GpuView& view : views) {
-    text += fmt::format("aliquot_gpu_memory_used_bytes{{gpu=\"{}\"}} {}\n", view.sample.id,
-                        view.sample.memory_used);
-  }
-  family("aliquot_gpu_utilisation_ratio", "gauge",
-         "time with a kernel running, as the driver says");
-  for (const node::GpuView& view : views) {
-    text += fmt::format("aliquot_gpu_utilisation_ratio{{gpu=\"{}\"}} {}\n", view.sample.id,
-                        static_cast<double>(view.sample.utilisation.value()) / 10'000);
-  }
-  const auto held = allocations_->list();
-  family("aliquot_container_memory_limit_bytes", "gauge", "what the container was granted");
-  for (const Allocation& one : held) {
-    Bytes limit(0);
-    for (const core::GrantedGpu& gpu : one.grant.gpus) limit += gpu.portion.memory;
-    text += fmt::format("aliquot_container_memory_limit_bytes{{{}}} {}\n", labels_of(one), limit);
-  }
-  family("aliquot_container_compute_ratio", "gauge", "its part of the GPU's compute");
-  for (const Allocation& one : held) {
-    Compute part(0);
-    for (const core::GrantedGpu& gpu : one.grant.gpus) part += gpu.portion.compute;
-    text += fmt::format("aliquot_container_compute_ratio{{{}}} {}\n", labels_of(one),
-                        static_cast<double>(part.value()) / 10'000);
-  }
-  family("aliquot_container_memory_used_bytes", "gauge", "what its processes say that they hold");
-  for (const Allocation& one : held) {
-    if (one.resource.kind == Kind::whole) continue;
-    text += fmt::format("aliquot_container_memory_used_bytes{{{}}} {}\n", labels_of(one),
-                        parts_.enforcer.in_use(one.grant.holder));
-  }
-  family("aliquot_container_gpu_seconds_total", "counter", "GPU time, measured by the library");
-  for (const Allocation& one : held) {
-    const auto measured = parts_.enforcer.measure(one.grant.holder);
-    if (!measured) continue;
-    text += fmt::format("aliquot_container_gpu_seconds_total{{{}}} {}\n", labels_of(one),
-                        static_cast<double>(measured->gpu_time.value()) / 1'000);
-  }
-  return text;
+  Exposition out;
+  show::write_build(out, "aliquot-kube-node", ALIQUOT_VERSION);
+  show::write_gpus(out, node);
+  show::write_mps(out, node);
+  show::write_shares(out, node, jobs, {});
+  return out.take();
 }
 
 }  // namespace aliquot::kube

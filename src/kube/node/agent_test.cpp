@@ -268,8 +268,8 @@ TEST_F(AgentTest, SwappedPodsArePutRight) {
   agent_->metrics([&](std::string text) { promise.set_value(std::move(text)); });
   const std::string text = promise.get_future().get();
   EXPECT_THAT(text,
-              HasSubstr(fmt::format("aliquot_container_memory_limit_bytes{{namespace=\"default\","
-                                    "pod=\"a\",container=\"c\",gpu=\"{}\"}} 2147483648\n",
+              HasSubstr(fmt::format("uuid=\"{}\",job=\"default/a\",user=\"default\",namespace="
+                                    "\"default\",pod=\"a\",container=\"c\"}} 2147483648\n",
                                     uuid(1))));
   EXPECT_EQ(says("b"), GpuId(uuid(0)));
 }

@@ -8,10 +8,10 @@
 #include <chrono>
 #include <set>
 
+#include "base/exposition.hpp"
 #include "kube/api/events.hpp"
 #include "kube/api/reflector.hpp"
 #include "kube/scheduler/extender.hpp"
-#include "kube/scheduler/metrics.hpp"
 #include "kube/scheduler/webhook.hpp"
 
 namespace aliquot::kube {
@@ -23,8 +23,8 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kExpireAfter{5};
 
-std::int64_t microseconds_since(SteadyClock::time_point start) {
-  return std::chrono::duration_cast<std::chrono::microseconds>(SteadyClock::now() - start).count();
+double seconds_since(SteadyClock::time_point start) {
+  return std::chrono::duration<double>(SteadyClock::now() - start).count();
 }
 
 net::Response plain(int status, std::string text) {
@@ -182,26 +182,25 @@ struct SchedulerService::Parts {
   bool listing = false;
   bool listed_as_leader = false;
   std::set<std::string> seen;  // while listing
-  Durations filter_times;
-  Durations prioritize_times;
-  std::shared_ptr<Durations> bind_times = std::make_shared<Durations>();
+  Histogram filter_times = quick_histogram();
+  Histogram prioritize_times = quick_histogram();
+  std::shared_ptr<Histogram> bind_times = std::make_shared<Histogram>(quick_histogram());
 };
 
 std::string SchedulerService::Parts::metrics() const {
-  std::string out;
+  Exposition out;
   const auto value = [&out](std::string_view name, std::string_view type, std::string_view help,
                             auto number) {
-    out += fmt::format(
-        "# HELP aliquot_kube_{0} {1}\n# TYPE aliquot_kube_{0} {2}\n"
-        "aliquot_kube_{0} {3}\n",
-        name, help, type, number);
+    out.single(fmt::format("aliquot_kube_{}", name),
+               type == "counter" ? Exposition::Kind::counter : Exposition::Kind::gauge, help,
+               static_cast<double>(number));
   };
   const StateCounts counts = state->counts();
   const ExtenderCounts& calls = extender.counts();
   value("nodes", "gauge", "Nodes whose GPUs are shared.", counts.nodes);
   value("gpus", "gauge", "GPUs of these nodes.", counts.gpus);
-  value("gpu_memory_bytes", "gauge", "Memory of these GPUs.", counts.memory);
-  value("gpu_memory_free_bytes", "gauge", "Of it what no pod holds.", counts.memory_free);
+  value("gpu_memory_bytes", "gauge", "Memory of these GPUs.", counts.memory.value());
+  value("gpu_memory_free_bytes", "gauge", "Of it what no pod holds.", counts.memory_free.value());
   value("pods", "gauge", "Pods that are known.", counts.pods);
   value("pods_holding", "gauge", "Pods that hold GPUs.", counts.holders);
   value("pods_unknown", "gauge", "Bound pods that ask for GPUs and have no grant.", counts.unknown);
@@ -213,13 +212,12 @@ std::string SchedulerService::Parts::metrics() const {
   value("events_dropped_total", "counter", "Events that could not be told.", events.dropped());
   value("in_sync", "gauge", "Whether all pods and nodes are known.", not_ready().empty() ? 1 : 0);
   value("leading", "gauge", "Whether this one binds pods.", not_leading().empty() ? 1 : 0);
-  constexpr std::string_view kTimes = "aliquot_kube_request_duration_seconds";
-  out += fmt::format("# HELP {0} How long requests of kube-scheduler took.\n# TYPE {0} histogram\n",
-                     kTimes);
-  filter_times.write(out, kTimes, "handler=\"filter\"");
-  prioritize_times.write(out, kTimes, "handler=\"prioritize\"");
-  bind_times->write(out, kTimes, "handler=\"bind\"");
-  return out;
+  out.family("aliquot_kube_request_duration_seconds", Exposition::Kind::histogram,
+             "How long requests of kube-scheduler took.");
+  out.sample(filter_times, {{"handler", "filter"}});
+  out.sample(prioritize_times, {{"handler", "prioritize"}});
+  out.sample(*bind_times, {{"handler", "bind"}});
+  return out.take();
 }
 
 Result<std::unique_ptr<SchedulerService>> SchedulerService::create(asio::io_context& context,
@@ -253,18 +251,18 @@ void SchedulerService::handle(const net::Request& request, Answer answer) {
   Parts& parts = *parts_;
   if (request.method == "POST" && request.path == "/filter") {
     std::string body = parts.extender.filter(request.body);
-    parts.filter_times.add(microseconds_since(start));
+    parts.filter_times.add(seconds_since(start));
     return answer({200, std::move(body)});
   }
   if (request.method == "POST" && request.path == "/prioritize") {
     std::string body = parts.extender.prioritize(request.body);
-    parts.prioritize_times.add(microseconds_since(start));
+    parts.prioritize_times.add(seconds_since(start));
     return answer({200, std::move(body)});
   }
   if (request.method == "POST" && request.path == "/bind") {
     return parts.extender.bind(request.body, [answer = std::move(answer), start,
                                               times = parts.bind_times](std::string body) {
-      times->add(microseconds_since(start));
+      times->add(seconds_since(start));
       answer({200, std::move(body)});
     });
   }

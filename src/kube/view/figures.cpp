@@ -8,6 +8,9 @@
 namespace aliquot::kube {
 namespace {
 
+// What no GPU can have would not fit into an integer.
+constexpr double kMost = 1e18;
+
 // One line: `name{label="value",…} number`.
 struct Sample {
   std::string_view name;
@@ -66,13 +69,18 @@ std::optional<Sample> read_sample(std::string_view line) {
   const std::string number(line);
   char* stop = nullptr;
   sample.value = std::strtod(number.c_str(), &stop);
-  // What no GPU can have would not fit into an integer.
-  constexpr double kMost = 1e18;
   if (stop == number.c_str() || !(sample.value >= 0) || sample.value > kMost) return std::nullopt;
   return sample;
 }
 
 std::int64_t rounded(double value) { return std::llround(value); }
+
+// One of several GPUs' figures of a container: whatever a text says, their sum fits.
+template <class Amount>
+void add_to(std::optional<Amount>& sum, double value) {
+  const auto before = static_cast<double>(sum.value_or(Amount(0)).value());
+  sum = Amount(rounded(std::min(before + value, kMost)));
+}
 
 }  // namespace
 
@@ -81,20 +89,20 @@ NodeFigures read_figures(std::string_view metrics) {
   for (const auto line : split(metrics, '\n')) {
     const auto sample = read_sample(line);
     if (!sample) continue;
-    const auto gpu = [&]() -> GpuFigures& { return figures.gpus[GpuId(sample->label("gpu"))]; };
+    const auto gpu = [&]() -> GpuFigures& { return figures.gpus[GpuId(sample->label("uuid"))]; };
     const auto container = [&]() -> ContainerFigures& {
       return figures.containers[{sample->label("namespace"), sample->label("pod"),
                                  sample->label("container")}];
     };
     if (sample->name == "aliquot_gpu_memory_used_bytes") {
       gpu().used = Bytes(rounded(sample->value));
-    } else if (sample->name == "aliquot_gpu_utilisation_ratio") {
+    } else if (sample->name == "aliquot_gpu_utilization_ratio") {
       gpu().utilisation = Compute(std::min(rounded(sample->value * 10'000), kWholeGpu.value()));
-    } else if (sample->name == "aliquot_container_memory_used_bytes") {
-      container().used = Bytes(rounded(sample->value));
-    } else if (sample->name == "aliquot_container_gpu_seconds_total") {
-      constexpr double kMostSeconds = 1e12;
-      container().gpu_time = Millis(rounded(std::min(sample->value, kMostSeconds) * 1'000));
+    } else if (sample->name == "aliquot_share_memory_used_bytes") {
+      add_to(container().used, sample->value);
+    } else if (sample->name == "aliquot_share_gpu_seconds_total") {
+      constexpr double kMillis = 1'000;
+      add_to(container().gpu_time, sample->value * kMillis);
     }
   }
   return figures;

@@ -281,21 +281,21 @@ TEST_F(ViewTest, ReadsWordsForPods) {
 TEST(Figures, AreWhatAgentsWrite) {
   const auto figures = read_figures(
       "# HELP x y\n"
-      "aliquot_gpu_memory_used_bytes{gpu=\"GPU-1\"} 1073741824\n"
-      "aliquot_gpu_utilisation_ratio{gpu=\"GPU-1\"} 0.35\n"
-      "aliquot_container_memory_used_bytes{namespace=\"n\",pod=\"p\",container=\"a\\\"b\",gpu="
+      "aliquot_gpu_memory_used_bytes{uuid=\"GPU-1\"} 1073741824\n"
+      "aliquot_gpu_utilization_ratio{uuid=\"GPU-1\"} 0.35\n"
+      "aliquot_share_memory_used_bytes{namespace=\"n\",pod=\"p\",container=\"a\\\"b\",gpu="
       "\"GPU-1\"} 5\n"
-      "aliquot_container_gpu_seconds_total{namespace=\"n\",pod=\"p\",container=\"a\\\"b\",gpu="
+      "aliquot_share_gpu_seconds_total{namespace=\"n\",pod=\"p\",container=\"a\\\"b\",gpu="
       "\"GPU-1\"} 1.5\n"
-      "aliquot_gpu_memory_used_bytes{gpu=\"GPU-2\"} nan\n"
-      "aliquot_gpu_memory_used_bytes{gpu=\"GPU-3\" 7\n");
+      "aliquot_gpu_memory_used_bytes{uuid=\"GPU-2\"} nan\n"
+      "aliquot_gpu_memory_used_bytes{uuid=\"GPU-3\" 7\n");
   ASSERT_EQ(figures.gpus.size(), 1U);
   EXPECT_EQ(figures.gpus.at(GpuId("GPU-1")), (GpuFigures{gib(1), Compute(3'500)}));
   EXPECT_EQ(figures.containers.at({"n", "p", "a\"b"}), (ContainerFigures{Bytes(5), Millis(1'500)}));
 }
 
 RC_GTEST_PROP(Figures, AnyTextIsRead, (const std::string& text)) {
-  const auto figures = read_figures("aliquot_gpu_memory_used_bytes{gpu=\"" + text + "\n" + text);
+  const auto figures = read_figures("aliquot_gpu_memory_used_bytes{uuid=\"" + text + "\n" + text);
   for (const auto& [gpu, one] : figures.gpus) RC_ASSERT(!one.used || *one.used >= Bytes(0));
 }
 
@@ -319,14 +319,14 @@ TEST_F(ViewTest, FiguresAreShownWithWhatTheyAreOf) {
   runs(pod_object("a", {share(60)}), "n1", {{"c", {part(0, 60)}}});
   auto seen = look();
   seen.figures["n1"] =
-      read_figures("aliquot_gpu_memory_used_bytes{gpu=\"" + gpu_id("n1", 0).value() +
+      read_figures("aliquot_gpu_memory_used_bytes{uuid=\"" + gpu_id("n1", 0).value() +
                    "\"} 1073741824\n"
-                   "aliquot_gpu_utilisation_ratio{gpu=\"" +
+                   "aliquot_gpu_utilization_ratio{uuid=\"" +
                    gpu_id("n1", 0).value() +
                    "\"} 0.5\n"
-                   "aliquot_container_memory_used_bytes{namespace=\"ns\",pod=\"a\",container=\"c\","
+                   "aliquot_share_memory_used_bytes{namespace=\"ns\",pod=\"a\",container=\"c\","
                    "gpu=\"x\"} 2147483648\n"
-                   "aliquot_container_gpu_seconds_total{namespace=\"ns\",pod=\"a\",container=\"c\","
+                   "aliquot_share_gpu_seconds_total{namespace=\"ns\",pod=\"a\",container=\"c\","
                    "gpu=\"x\"} 30\n");
   const auto all = overview_of(seen, clock_).value();
   const auto& gpu = all.cluster.nodes[0].gpus[0];
