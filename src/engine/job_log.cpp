@@ -19,7 +19,7 @@ namespace aliquot::engine {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kPatience{3};
+constexpr std::chrono::seconds kReadPatience{3};
 
 // Prints where it begins, in a line, and then what there is. $1: the file, $2: from where, $3: so
 // much at most. A file that was cut is read from its beginning.
@@ -34,7 +34,7 @@ constexpr const char* kReader =
 
 std::string read_pipe(int fd, std::size_t most) {
   std::string text;
-  const auto until = SteadyClock::now() + kPatience;
+  const auto until = SteadyClock::now() + kReadPatience;
   while (text.size() < most) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(until - SteadyClock::now());

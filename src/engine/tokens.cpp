@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kTokensNote = "tokens";
 constexpr std::size_t kTextSize = 64;
 constexpr std::int64_t kMostPerUser = 16;
-constexpr Millis kLongest = days(366);
+constexpr Millis kLongestToken = days(366);
 
 std::optional<std::string> random_text() {
   std::array<unsigned char, kTextSize / 2> bytes{};
@@ -55,7 +55,7 @@ Result<void> Tokens::read() {
 }
 
 Answer<api::TokenInfo> Tokens::make(const Caller& caller, const api::TokenSpec& spec) {
-  const Millis length = Millis(spec.for_s > kLongest / seconds(1) ? 0 : spec.for_s * 1'000);
+  const Millis length = Millis(spec.for_s > kLongestToken / seconds(1) ? 0 : spec.for_s * 1'000);
   if (length <= Millis(0)) {
     return refuse(Why::bad_time, "a token lasts for a second at least and for a year at most");
   }

@@ -7,7 +7,7 @@
 #include "cli/own_command.hpp"
 #include "cli/query.hpp"
 #include "cli/view/engine_query.hpp"
-#include "cli/view/report_text.hpp"
+#include "cli/view/usage_text.hpp"
 
 namespace aliquot::cli {
 namespace {
@@ -29,8 +29,8 @@ int report(const ReportOptions& options) {
   const WallTime now = wall_now();
   const auto since = parse_moment(options.since, now, Tense::past);
   if (!since) return misused(since.error());
-  ReportWanted wanted{.since = *since, .until = now};
-  if (options.account) wanted.by = ReportBy::account;
+  UsageWanted wanted{.since = *since, .until = now};
+  if (options.account) wanted.by = UsageBy::account;
   wanted.name = options.account.value_or(options.user.value_or(""));
   auto daemon = DaemonClient::connect();
   if (!daemon) return refused(daemon.error());
@@ -39,9 +39,9 @@ int report(const ReportOptions& options) {
   const auto list =
       daemon->list(fmt::format("/v1/accounting?duplicates&start={}", wanted.since.ms()));
   if (!list) return refused(list.error());
-  const auto rows = make_report(list->jobs, cluster->node, wanted);
-  if (options.csv) return print(report_csv(rows, wanted));
-  return print(options.json ? report_json(rows, wanted) : report_table(rows, wanted));
+  const auto rows = count_usage(list->jobs, cluster->node, wanted);
+  if (options.csv) return print(usage_csv(rows, wanted));
+  return print(options.json ? usage_json(rows, wanted) : usage_table(rows, wanted));
 }
 
 }  // namespace

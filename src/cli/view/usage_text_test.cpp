@@ -1,4 +1,4 @@
-#include "cli/view/report_text.hpp"
+#include "cli/view/usage_text.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,57 +28,57 @@ api::JobInfo job(const std::string& user, std::int64_t start, std::int64_t end) 
   job.gpus.push_back({.uuid = "GPU-0", .model = {}, .memory = gib(50).value(), .compute = 2'500});
   return job;
 }
-const ReportWanted kAll{.since = WallTime(0), .until = WallTime(100 * kHour)};
+const UsageWanted kAll{.since = WallTime(0), .until = WallTime(100 * kHour)};
 
-TEST(ReportTextTest, AShareCountsAsTheLargerOfItsParts) {
+TEST(UsageTextTest, AShareCountsAsTheLargerOfItsParts) {
   auto one = job("ann", 0, 4 * kHour);
   one.gpu_ms = kHour / 2;
-  const auto rows = make_report({one, job("bob", 0, 2 * kHour)}, machine(), kAll);
-  EXPECT_EQ(report_csv(rows, kAll),
+  const auto rows = count_usage({one, job("bob", 0, 2 * kHour)}, machine(), kAll);
+  EXPECT_EQ(usage_csv(rows, kAll),
             "user,jobs,granted_gpu_hours,used_gpu_hours,wasted_gpu_hours\n"
             "ann,1,2.0000,0.5000,1.5000\nbob,1,1.0000,0.0000,1.0000\n");
 }
 
-TEST(ReportTextTest, OnlyWhatLiesInTheTimeCounts) {
+TEST(UsageTextTest, OnlyWhatLiesInTheTimeCounts) {
   auto one = job("ann", 0, 4 * kHour);
   one.gpus[0].whole = true;
   one.gpu_ms = 2 * kHour;
   const auto rows =
-      make_report({one}, machine(), {.since = WallTime(3 * kHour), .until = WallTime(9 * kHour)});
+      count_usage({one}, machine(), {.since = WallTime(3 * kHour), .until = WallTime(9 * kHour)});
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0].granted_ms, kHour);
   EXPECT_EQ(rows[0].used_ms, kHour / 2);
   EXPECT_TRUE(
-      make_report({one}, machine(), {.since = WallTime(5 * kHour), .until = WallTime(9 * kHour)})
+      count_usage({one}, machine(), {.since = WallTime(5 * kHour), .until = WallTime(9 * kHour)})
           .empty());
 }
 
-TEST(ReportTextTest, WhatRunsHasUsedWhatItsGpusSay) {
+TEST(UsageTextTest, WhatRunsHasUsedWhatItsGpusSay) {
   auto one = job("ann", 0, 50 * kHour);
   one.state = "RUNNING";
   api::NodeInfo node = machine();
   node.gpus[0].uses.push_back({.job_id = 7, .gpu_ms = 3 * kHour});
-  const auto rows = make_report({one}, node, {.since = WallTime(0), .until = WallTime(10 * kHour)});
+  const auto rows = count_usage({one}, node, {.since = WallTime(0), .until = WallTime(10 * kHour)});
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0].granted_ms, 5 * kHour);
   EXPECT_EQ(rows[0].used_ms, 3 * kHour);
 }
 
-TEST(ReportTextTest, ByAccountAndOneAlone) {
+TEST(UsageTextTest, ByAccountAndOneAlone) {
   auto other = job("ann", 0, kHour);
   other.account.clear();
-  ReportWanted wanted = kAll;
-  wanted.by = ReportBy::account;
-  const auto rows = make_report({job("ann", 0, 2 * kHour), other}, machine(), wanted);
+  UsageWanted wanted = kAll;
+  wanted.by = UsageBy::account;
+  const auto rows = count_usage({job("ann", 0, 2 * kHour), other}, machine(), wanted);
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0].name, "vision");
   EXPECT_EQ(rows[1].name, "(none)");
-  EXPECT_THAT(report_table(rows, wanted), testing::HasSubstr("all             2         1.50"));
+  EXPECT_THAT(usage_table(rows, wanted), testing::HasSubstr("all             2         1.50"));
   wanted.name = "vision";
-  EXPECT_EQ(make_report({job("ann", 0, kHour), other}, machine(), wanted).size(), 1U);
-  EXPECT_THAT(report_table({}, wanted),
+  EXPECT_EQ(count_usage({job("ann", 0, kHour), other}, machine(), wanted).size(), 1U);
+  EXPECT_THAT(usage_table({}, wanted),
               testing::StartsWith("No job has held a GPU since 1970-01-01T"));
-  EXPECT_THAT(report_json(rows, wanted), testing::HasSubstr(R"("account":"vision")"));
+  EXPECT_THAT(usage_json(rows, wanted), testing::HasSubstr(R"("account":"vision")"));
 }
 
 }  // namespace

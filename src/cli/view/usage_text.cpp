@@ -1,4 +1,4 @@
-#include "cli/view/report_text.hpp"
+#include "cli/view/usage_text.hpp"
 
 #include <fmt/format.h>
 
@@ -12,15 +12,15 @@
 namespace aliquot::cli {
 namespace {
 
-constexpr double kHour = 3'600'000;
+constexpr double kHourMs = 3'600'000;
 constexpr std::string_view kNoAccount = "(none)";
 
-std::string hours_text(double ms) { return fmt::format("{:.2f}", ms / kHour); }
+std::string hours_text(double ms) { return fmt::format("{:.2f}", ms / kHourMs); }
 
-std::string_view word(ReportBy by) { return by == ReportBy::user ? "user" : "account"; }
+std::string_view word(UsageBy by) { return by == UsageBy::user ? "user" : "account"; }
 
 // So much of a GPU, and of several the sum.
-double gpus_of(const api::JobInfo& job, const std::map<std::string, std::int64_t>& memory) {
+double gpu_parts(const api::JobInfo& job, const std::map<std::string, std::int64_t>& memory) {
   double sum = 0;
   for (const api::GpuHold& hold : job.gpus) {
     const auto total = memory.find(hold.uuid);
@@ -56,11 +56,11 @@ std::string csv_field(const std::string& text) {
 
 }  // namespace
 
-std::vector<ReportRow> make_report(const std::vector<api::JobInfo>& jobs, const api::NodeInfo& node,
-                                   const ReportWanted& wanted) {
+std::vector<UsageRow> count_usage(const std::vector<api::JobInfo>& jobs, const api::NodeInfo& node,
+                                  const UsageWanted& wanted) {
   std::map<std::string, std::int64_t> memory;
   for (const api::GpuInfo& gpu : node.gpus) memory[gpu.uuid] = gpu.memory;
-  std::map<std::string, ReportRow> rows;
+  std::map<std::string, UsageRow> rows;
   for (const api::JobInfo& job : jobs) {
     if (job.gpus.empty() || !job.start_ms || job.state == "PENDING") continue;
     const bool runs =
@@ -70,36 +70,36 @@ std::vector<ReportRow> make_report(const std::vector<api::JobInfo>& jobs, const 
     const std::int64_t inside =
         std::min(end, wanted.until.ms()) - std::max(*job.start_ms, wanted.since.ms());
     if (inside <= 0 || length <= 0) continue;
-    const std::string& whose = wanted.by == ReportBy::user ? job.user : job.account;
+    const std::string& whose = wanted.by == UsageBy::user ? job.user : job.account;
     const std::string name = whose.empty() ? std::string(kNoAccount) : whose;
     if (!wanted.name.empty() && name != wanted.name) continue;
-    ReportRow& row = rows[name];
+    UsageRow& row = rows[name];
     row.name = name;
     ++row.jobs;
-    row.granted_ms += gpus_of(job, memory) * static_cast<double>(inside);
+    row.granted_ms += gpu_parts(job, memory) * static_cast<double>(inside);
     const double used = runs ? used_so_far(job, node) : static_cast<double>(job.gpu_ms);
     row.used_ms += used * static_cast<double>(inside) / static_cast<double>(length);
   }
-  std::vector<ReportRow> sorted;
+  std::vector<UsageRow> sorted;
   for (auto& [name, row] : rows) sorted.push_back(std::move(row));
-  std::ranges::stable_sort(sorted, std::ranges::greater{}, &ReportRow::granted_ms);
+  std::ranges::stable_sort(sorted, std::ranges::greater{}, &UsageRow::granted_ms);
   return sorted;
 }
 
-std::string report_table(const std::vector<ReportRow>& rows, const ReportWanted& wanted) {
+std::string usage_table(const std::vector<UsageRow>& rows, const UsageWanted& wanted) {
   const std::string since = format_timestamp(wanted.since);
   if (rows.empty()) return fmt::format("No job has held a GPU since {}.\n", since);
   std::size_t width = 8;
-  for (const ReportRow& row : rows) width = std::max(width, row.name.size());
-  const std::vector<Column> columns{{wanted.by == ReportBy::user ? "User" : "Account", width},
+  for (const UsageRow& row : rows) width = std::max(width, row.name.size());
+  const std::vector<Column> columns{{wanted.by == UsageBy::user ? "User" : "Account", width},
                                     {"Jobs", 8, Align::right},
                                     {"Granted", 12, Align::right},
                                     {"Used", 12, Align::right},
                                     {"Wasted", 12, Align::right},
                                     {"Used%", 7, Align::right}};
   std::vector<Row> lines;
-  ReportRow sum{.name = "all"};
-  const auto line = [](const ReportRow& row) -> Row {
+  UsageRow sum{.name = "all"};
+  const auto line = [](const UsageRow& row) -> Row {
     const double part = row.granted_ms > 0 ? 100 * row.used_ms / row.granted_ms : 0;
     return {row.name,
             std::to_string(row.jobs),
@@ -108,7 +108,7 @@ std::string report_table(const std::vector<ReportRow>& rows, const ReportWanted&
             hours_text(row.wasted_ms()),
             fmt::format("{:.0f}%", part)};
   };
-  for (const ReportRow& row : rows) {
+  for (const UsageRow& row : rows) {
     sum.jobs += row.jobs;
     sum.granted_ms += row.granted_ms;
     sum.used_ms += row.used_ms;
@@ -118,21 +118,21 @@ std::string report_table(const std::vector<ReportRow>& rows, const ReportWanted&
   return fmt::format("GPU hours since {}\n", since) + render_table(columns, lines);
 }
 
-std::string report_csv(const std::vector<ReportRow>& rows, const ReportWanted& wanted) {
+std::string usage_csv(const std::vector<UsageRow>& rows, const UsageWanted& wanted) {
   std::string out =
       fmt::format("{},jobs,granted_gpu_hours,used_gpu_hours,wasted_gpu_hours\n", word(wanted.by));
-  for (const ReportRow& row : rows) {
+  for (const UsageRow& row : rows) {
     out += fmt::format("{},{},{:.4f},{:.4f},{:.4f}\n", csv_field(row.name), row.jobs,
-                       row.granted_ms / kHour, row.used_ms / kHour, row.wasted_ms() / kHour);
+                       row.granted_ms / kHourMs, row.used_ms / kHourMs, row.wasted_ms() / kHourMs);
   }
   return out;
 }
 
-std::string report_json(const std::vector<ReportRow>& rows, const ReportWanted& wanted) {
+std::string usage_json(const std::vector<UsageRow>& rows, const UsageWanted& wanted) {
   JsonWriter json;
   json.begin_object().field("since_ms", wanted.since.ms()).field("until_ms", wanted.until.ms());
   json.key("rows").begin_array();
-  for (const ReportRow& row : rows) {
+  for (const UsageRow& row : rows) {
     json.begin_object()
         .field(std::string(word(wanted.by)).c_str(), row.name)
         .field("jobs", row.jobs);

@@ -12,16 +12,16 @@
 
 namespace aliquot::cli {
 
-enum class ReportBy : std::uint8_t { user, account };
+enum class UsageBy : std::uint8_t { user, account };
 
-struct ReportWanted {
-  ReportBy by = ReportBy::user;
+struct UsageWanted {
+  UsageBy by = UsageBy::user;
   std::string name = {};  // this one alone; empty: all
   WallTime since;
   WallTime until;
 };
 
-struct ReportRow {
+struct UsageRow {
   std::string name;
   std::int64_t jobs = 0;  // that held GPUs
   double granted_ms = 0;  // a whole GPU as one, a share as the larger of its parts
@@ -31,11 +31,11 @@ struct ReportRow {
 
 // Of jobs that were there only in part of the time, that part. What runs has used what its GPUs
 // say. The most granted first.
-std::vector<ReportRow> make_report(const std::vector<api::JobInfo>& jobs, const api::NodeInfo& node,
-                                   const ReportWanted& wanted);
+std::vector<UsageRow> count_usage(const std::vector<api::JobInfo>& jobs, const api::NodeInfo& node,
+                                  const UsageWanted& wanted);
 
-std::string report_table(const std::vector<ReportRow>& rows, const ReportWanted& wanted);
-std::string report_csv(const std::vector<ReportRow>& rows, const ReportWanted& wanted);
-std::string report_json(const std::vector<ReportRow>& rows, const ReportWanted& wanted);
+std::string usage_table(const std::vector<UsageRow>& rows, const UsageWanted& wanted);
+std::string usage_csv(const std::vector<UsageRow>& rows, const UsageWanted& wanted);
+std::string usage_json(const std::vector<UsageRow>& rows, const UsageWanted& wanted);
 
 }  // namespace aliquot::cli
