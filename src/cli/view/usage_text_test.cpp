@@ -78,7 +78,7 @@ TEST(UsageTextTest, ByAccountAndOneAlone) {
   EXPECT_EQ(count_usage({job("ann", 0, kHour), other}, machine(), wanted).size(), 1U);
   EXPECT_THAT(usage_table({}, wanted),
               testing::StartsWith("No job has held a GPU since 1970-01-01T"));
-  EXPECT_THAT(usage_json(rows, wanted), testing::HasSubstr(R"("account":"vision")"));
+  EXPECT_THAT(usage_json(rows, wanted), testing::HasSubstr(R"("account": "vision")"));
 }
 
 }  // namespace
