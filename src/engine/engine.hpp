@@ -79,7 +79,6 @@ class Engine {
   [[nodiscard]] Tokens& tokens() { return tokens_; }
   [[nodiscard]] std::string name_of(Uid user) const { return state_.users.name(user); }
   [[nodiscard]] std::size_t live() const { return state_.jobs.size(); }
-  [[nodiscard]] WallTime now() const { return state_.clock.wall(); }
   [[nodiscard]] Statistics& statistics() { return state_.statistics; }
   [[nodiscard]] const core::Ledger& ledger() const { return state_.ledger; }
   // What runs.
