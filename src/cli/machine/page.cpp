@@ -123,7 +123,7 @@ class ClusterPage {
   int looks_ = 0;
 };
 
-int page(const PageOptions& options) {
+int serve_page(const PageOptions& options) {
   if (const auto fine = show::check_listen(options.listen); !fine) {
     complain(fine.error().message);
     return kMisused;
@@ -135,7 +135,7 @@ int page(const PageOptions& options) {
 }  // namespace
 
 void add_page(CLI::App& command, Invocation& invocation) {
-  auto& options = run_with(command, invocation, page);
+  auto& options = run_with(command, invocation, serve_page);
   command
       .add_option("--host", options.listen.host, "Listen there; beyond this machine with TLS alone")
       ->capture_default_str();

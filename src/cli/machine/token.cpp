@@ -19,7 +19,7 @@ struct TokenOptions {
   bool json = false;
 };
 
-int token(const TokenOptions& options) {
+int make_token(const TokenOptions& options) {
   constexpr std::string_view kReadOnly = "the page of a cluster is to be read alone";
   if (const auto status =
           refused_on_cluster("token", {.slurm = kReadOnly, .kubernetes = kReadOnly})) {
@@ -54,7 +54,7 @@ int token(const TokenOptions& options) {
 }  // namespace
 
 void add_token(CLI::App& command, Invocation& invocation) {
-  auto& options = run_with(command, invocation, token);
+  auto& options = run_with(command, invocation, make_token);
   command.add_option("--for", options.length, "How long it is good, as in --time")
       ->capture_default_str();
   command.add_flag("--revoke", options.revoke, "Make all of yours worthless");

@@ -20,7 +20,7 @@ struct ReportOptions {
   bool csv = false;
 };
 
-int report(const ReportOptions& options) {
+int print_usage(const ReportOptions& options) {
   if (const auto status = refused_on_cluster(
           "report", {.slurm = "ask sreport",
                      .kubernetes = "ask Prometheus for aliquot_share_gpu_seconds_total"})) {
@@ -47,7 +47,7 @@ int report(const ReportOptions& options) {
 }  // namespace
 
 void add_report(CLI::App& command, Invocation& invocation) {
-  auto& options = run_with(command, invocation, report);
+  auto& options = run_with(command, invocation, print_usage);
   auto* user = command.add_option("--user", options.user, "By user, as usual; or this one alone");
   auto* account = command.add_option("--account", options.account, "By account; or this one alone");
   user->expected(0, 1);
