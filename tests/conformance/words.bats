@@ -127,3 +127,26 @@ load helper
   SINFO_PARTITION=nothing run sinfo -h
   [ -z "$output" ]
 }
+
+@test "who chooses by what jobs do not have chooses none of them" {
+  [[ $ENGINE == local ]] || skip "ours"
+  start_engine
+  local id
+  id=$(sbatch --parsable -o /dev/null --hold --wrap true)
+  [ -z "$(squeue -h -w elsewhere)" ]
+  [ -z "$(squeue -h -L matlab)" ]
+  run squeue -R course
+  [ "$status" -eq 1 ]
+  [ "$output" = "squeue: error: --reservation: jobs cannot be chosen by their reservation here" ]
+  run scancel -R course
+  [ "$status" -eq 1 ]
+  [ "$output" = "scancel: error: --reservation: jobs cannot be chosen by their reservation here: name them by id" ]
+  run scancel --wckey=x
+  [ "$(squeue -h -o %i)" = "$id" ]
+  # One that runs is where it is.
+  scancel "$id"
+  id=$(sbatch --parsable -o /dev/null --wrap 'sleep 600')
+  runs() { [ "$(squeue -h -o %t)" = R ]; }
+  eventually runs
+  [ "$(squeue -h -o %i -w "$(sinfo -h -p main -N -o %N)")" = "$id" ]
+}

@@ -30,7 +30,6 @@ struct Request {
   std::string qos;
   std::string state;
   std::string node;
-  std::string reservation;
   std::string wckey;
   int signal = 0;
   bool batch = false;
@@ -39,8 +38,7 @@ struct Request {
 
   [[nodiscard]] bool filters() const {
     return !user.empty() || !name.empty() || !account.empty() || !partition.empty() ||
-           !qos.empty() || !state.empty() || !node.empty() || !reservation.empty() ||
-           !wckey.empty();
+           !qos.empty() || !state.empty() || !node.empty() || !wckey.empty();
   }
 };
 
@@ -51,7 +49,10 @@ std::string read_filters(const OptionSet& options, Request& request) {
   request.partition = options.text("partition");
   request.qos = options.text("qos");
   request.node = options.text("nodelist");
-  request.reservation = options.text("reservation");
+  // Jobs do not say it: better none than all.
+  if (options.has("reservation")) {
+    return "--reservation: jobs cannot be chosen by their reservation here: name them by id";
+  }
   request.wckey = options.text("wckey");
   request.batch = options.has("batch");
   request.full = options.has("full");
@@ -105,7 +106,8 @@ bool matches(const Request& request, const api::JobInfo& job) {
          in_list(request.name, job.name) && in_list(request.account, job.account) &&
          in_list(request.partition, job.partition) && in_list(request.qos, job.qos) &&
          (request.state.empty() || job.state == request.state) &&
-         (request.node.empty() || job.node == request.node);
+         (request.node.empty() || job.node == request.node) &&
+         request.wckey.empty();  // no job has one
 }
 
 class Canceller {

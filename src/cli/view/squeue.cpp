@@ -42,6 +42,12 @@ OrStatus<JobFilter> read_queue_filter(const OptionSet& options, const Voice& voi
   filter.names = options.words("name");
   filter.partitions = options.words("partition");
   filter.qos = options.words("qos");
+  filter.nodes = options.words("nodelist");
+  filter.licenses = options.words("licenses");
+  if (options.has("reservation")) {
+    voice.error("--reservation: jobs cannot be chosen by their reservation here");
+    return tl::make_unexpected(1);
+  }
   return filter;
 }
 
