@@ -1,5 +1,6 @@
 #include "core/limits.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -61,14 +62,16 @@ void LimitRules::started(const QueueEntry& entry) {
   const Claim* claim = find(entry);
   if (claim == nullptr) return;
   limits_.take(*claim);
-  running_[entry.job].push_back(*claim);
+  running_[entry.job].push_back({entry.partition, *claim});
 }
 
-void LimitRules::ended(JobId job) {
+void LimitRules::ended(JobId job, std::optional<std::uint32_t> partition) {
   const auto running = running_.find(job);
-  if (running == running_.end() || running->second.empty()) return;
-  limits_.give_back(running->second.back());
-  running->second.pop_back();
+  if (running == running_.end()) return;
+  const auto one = std::ranges::find(running->second, partition, &Running::partition);
+  if (one == running->second.end()) return;
+  limits_.give_back(one->claim);
+  running->second.erase(one);
 }
 
 }  // namespace aliquot::core

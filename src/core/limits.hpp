@@ -83,18 +83,23 @@ class LimitRules final : public Rules {
     claims_[job].emplace_back(partition, std::move(claim));
   }
   // One that runs, and is in the sums already.
-  void runs(JobId job, Claim claim) { running_[job].push_back(std::move(claim)); }
+  void runs(JobId job, Claim claim) { running_[job].push_back({std::nullopt, std::move(claim)}); }
 
   [[nodiscard]] std::optional<std::string_view> hold_back(const QueueEntry& entry) override;
   void started(const QueueEntry& entry) override;
-  void ended(JobId job) override;
+  void ended(JobId job, std::optional<std::uint32_t> partition) override;
 
  private:
   [[nodiscard]] const Claim* find(const QueueEntry& entry) const;
 
   Limits limits_;
   std::unordered_map<JobId, std::vector<std::pair<std::uint32_t, Claim>>> claims_;
-  std::unordered_map<JobId, std::vector<Claim>> running_;
+  // Elements of one array may run in several partitions, and count differently there.
+  struct Running {
+    std::optional<std::uint32_t> partition;
+    Claim claim;
+  };
+  std::unordered_map<JobId, std::vector<Running>> running_;
 };
 
 }  // namespace aliquot::core

@@ -58,13 +58,36 @@ TEST(Limits, RulesCountWhatStartsAndEnds) {
   EXPECT_FALSE(rules.hold_back(entry)) << "nothing is known of it in that partition";
   entry.partition = 3;
   EXPECT_EQ(rules.hold_back(entry), "QOSMaxJobsPerUserLimit");
-  rules.ended(JobId(1));
+  rules.ended(JobId(1), std::nullopt);
   EXPECT_FALSE(rules.hold_back(entry));
   rules.started(entry);
   EXPECT_TRUE(rules.hold_back(entry));
-  rules.ended(JobId(2));
-  rules.ended(JobId(2));
+  rules.ended(JobId(2), 3);
+  rules.ended(JobId(2), 3);
   EXPECT_FALSE(rules.hold_back(entry));
+}
+
+// Elements of an array in two partitions, of which one has a limit: whichever ends first gives back
+// what it had.
+TEST(Limits, RulesKnowWhichElementEnds) {
+  Limits limits;
+  Pot partition;
+  partition.most[Measure::jobs] = 1;
+  partition.reasons[Measure::jobs] = "QOSGrpJobsLimit";
+  const Claim counted{.wants = hold_gpus(1), .pots = {limits.add(partition)}};
+  LimitRules rules(limits);
+  rules.note(JobId(7), 0, counted);
+  rules.note(JobId(7), 1, Claim{.wants = hold_gpus(1), .pots = {}});
+  QueueEntry here{.job = JobId(7), .shape = {}, .partition = 0};
+  QueueEntry elsewhere{.job = JobId(7), .shape = {}, .partition = 1};
+  rules.started(here);
+  rules.started(elsewhere);
+  EXPECT_TRUE(rules.hold_back(here));
+  rules.ended(JobId(7), 0);
+  EXPECT_FALSE(rules.hold_back(here));
+  rules.started(here);
+  rules.ended(JobId(7), 1);
+  EXPECT_TRUE(rules.hold_back(here));
 }
 
 // Jobs of some users and accounts come and end at random, and limits change: what starts keeps

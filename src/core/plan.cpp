@@ -230,7 +230,7 @@ void Plan::begin_run(Head& head, const Use& use) {
   if (queue.group) ++group_runs_[*queue.group];
   const Compute held = billed(now_, use);
   model_.hold(queue.sharer, held);
-  runs_.push_back({one.entry.job, queue.sharer, held, queue.group});
+  runs_.push_back({one.entry.job, queue.sharer, held, queue.group, one.entry.partition});
   if (--slot.left > 0) return;
   if (slot.several) {
     // Its other entries may be the next ones elsewhere.
@@ -248,7 +248,7 @@ void Plan::end_run(const Endings::Ending& ending) {
   if (!now_.give_back(ending.use)) std::abort();  // the plan disagrees with itself
   model_.let_go(run.sharer, run.held);
   if (run.group) --group_runs_[*run.group];
-  if (rules_) rules_->ended(run.job);
+  if (rules_) rules_->ended(run.job, run.partition);
   const auto left = left_.find(run.job);
   if (left != left_.end() && --left->second == 0) open_gates(run.job, false);
 }

@@ -105,6 +105,7 @@ class Plan {
     std::size_t sharer = 0;
     Compute held = {};
     std::optional<std::size_t> group = {};
+    std::optional<std::uint32_t> partition = {};  // none: it ran before
   };
 
   void add_running();

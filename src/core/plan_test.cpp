@@ -146,7 +146,7 @@ TEST_F(PlanTest, RulesAreAskedAndHearOfEnds) {
       return std::nullopt;
     }
     void started(const QueueEntry& entry) override { running.insert(entry.job); }
-    void ended(JobId job) override { running.erase(job); }
+    void ended(JobId job, std::optional<std::uint32_t>) override { running.erase(job); }
   };
   for (std::int64_t id = 1; id <= 3; ++id) wait(id, 1, minutes(10));
   EXPECT_EQ(plan(std::make_unique<OneAtATime>()), "1:0 2:10 3:20");

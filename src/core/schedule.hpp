@@ -65,8 +65,8 @@ class Rules {
   // A reason to wait, or nothing. Who waits for a rule blocks nobody behind it.
   [[nodiscard]] virtual std::optional<std::string_view> hold_back(const QueueEntry& entry) = 0;
   virtual void started(const QueueEntry& entry) = 0;
-  // One that runs, or was told as started, is over: only in plans.
-  virtual void ended(JobId) {}
+  // One that was told as started in this partition is over, or one that ran before: only in plans.
+  virtual void ended(JobId, std::optional<std::uint32_t> /*partition*/) {}
 };
 
 struct Start {
