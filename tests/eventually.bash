@@ -14,3 +14,11 @@ eventually() {
     sleep 0.02
   done
 }
+
+# end_all_in FOLDER: nothing that a test has started in it outlives the test. Call it from elsewhere.
+end_all_in() {
+  local process
+  find /proc -maxdepth 2 -name cwd \( -lname "$1" -o -lname "$1/*" -o -lname "$1 (deleted)" \) 2>/dev/null |
+    while IFS=/ read -r _ _ process _; do kill -KILL "$process" 2>/dev/null; done
+  return 0
+}

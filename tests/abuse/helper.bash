@@ -65,5 +65,5 @@ teardown() {
     kill "$daemon" 2>/dev/null && wait "$daemon" 2>/dev/null
     pkill -KILL -f "aliquot-stepd $work/" 2>/dev/null
   fi
-  cd / && rm -rf "${work:?}"
+  cd / && end_all_in "${work:?}" && rm -rf "$work"
 }
