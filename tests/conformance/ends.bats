@@ -78,12 +78,13 @@ patient_engine() {
   [[ $ENGINE == local ]] || skip "ours"
   start_engine
   [[ $(scontrol show config) == *memory* ]] || [[ $("$ALIQUOT_BIN/aliquot" status --json) == *memory* ]] || skip "no control groups for memory"
-  run srun --mem=50M bash -c 'x=$(head -c 300M /dev/zero | tr "\0" x); echo ${#x}'
+  run srun --mem=200M bash -c 'x=$(head -c 900M /dev/zero | tr "\0" x); echo ${#x}'
   [ "$status" -ne 0 ] || skip "nothing limits memory here"
   [[ $output == *"error: Detected "*" oom_kill event"*" in StepId=1.0. Some of the step tasks have been OOM Killed."* ]]
   [[ $output == *"srun: error: "*": task 0: Out Of Memory"* ]]
   [[ $(sacct -n -P -j 1 -o jobid,state) == *"1.0|OUT_OF_MEMORY"* ]]
-  [[ $("$ALIQUOT_BIN/aliquot" why 1) == *"It used more memory than its 50M: ask for more with --mem=100M."* ]]
+  why_says() { [[ $("$ALIQUOT_BIN/aliquot" why 1) == *"It used more memory than its 200M: ask for more with --mem=400M."* ]]; }
+  eventually why_says
 }
 
 @test "sacct -D shows the run before a requeue" {
