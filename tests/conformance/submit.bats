@@ -24,7 +24,10 @@ load helper
 }
 
 @test "an account and a quality of service that are none" {
-  [[ $ENGINE == slurm ]] || skip "there are no accounts yet"
+  start_engine
+  if [[ $ENGINE == local ]]; then
+    sacctmgr -i add account known >/dev/null  # without any, every label is as good
+  fi
   run_case sbatch_bad_account 'sbatch -A nope sleep.sh'
   run_case sbatch_bad_qos 'sbatch -q nope sleep.sh'
 }
