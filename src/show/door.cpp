@@ -19,12 +19,18 @@ bool is_address(std::string_view host, in_addr* v4, in6_addr* v6) {
 }
 
 // `name:port`, `[::1]:port` without the port.
+// Nothing, where something else than a port follows.
 std::string_view without_port(std::string_view host) {
+  std::string_view name = host.substr(0, host.find(':'));
+  std::string_view rest = host.substr(name.size());
   if (host.starts_with('[')) {
     const auto end = host.find(']');
-    return end == std::string_view::npos ? std::string_view() : host.substr(1, end - 1);
+    if (end == std::string_view::npos) return {};
+    name = host.substr(1, end - 1);
+    rest = host.substr(end + 1);
   }
-  return host.substr(0, host.find(':'));
+  const bool well = rest.empty() || (rest.front() == ':' && is_digits(rest.substr(1)));
+  return well ? name : std::string_view();
 }
 
 }  // namespace

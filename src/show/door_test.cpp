@@ -30,8 +30,8 @@ TEST(DoorTest, OnlyNamesOfOursAreAnswered) {
                            "10.0.0.7:9834", "gpu1.example.org:9834", "GPU1.example.org"}) {
     EXPECT_TRUE(calls_us(calling(host), listen)) << host;
   }
-  for (const char* host :
-       {"evil.org", "evil.org:9834", "", ":9834", "127.0.0.1.evil.org", "[evil"}) {
+  for (const char* host : {"evil.org", "evil.org:9834", "", ":9834", "127.0.0.1.evil.org", "[evil",
+                           "[::1].evil.org", "[localhost]evil.org:80", "localhost:evil.org"}) {
     EXPECT_FALSE(calls_us(calling(host), listen)) << host;
   }
   EXPECT_FALSE(calls_us({}, listen));
