@@ -213,18 +213,12 @@ class Daemon {
   Result<std::optional<net::Server>> listen_for_pages() {
     const show::Listen& page = options_.settings.page;
     if (page.port == 0) return std::nullopt;
-    net::ServerOptions options;
+    net::ServerOptions options = show::server_at(page, [](const Error& error) {
+      spdlog::error("the page's certificate: {}", error.message);
+    });
     options.body_limit = 64UL << 10U;
     options.connections = static_cast<std::size_t>(options_.settings.connections);
     options.connections_per_user = static_cast<std::size_t>(options_.settings.connections_per_user);
-    options.host = page.host;
-    options.port = static_cast<std::uint16_t>(page.port);
-    if (!page.certificate.empty()) {
-      options.tls = net::ServerTls{
-          .certificate = page.certificate, .key = page.key, .on_trouble = [](const Error& error) {
-            spdlog::error("the page's certificate: {}", error.message);
-          }};
-    }
     auto server = TRY(net::Server::listen(
         context_, std::move(options), [this](net::Request request, const net::Responder& respond) {
           web_->handle_remote(std::move(request), respond);

@@ -123,17 +123,6 @@ TomlReader program_into(std::string& to) {
   };
 }
 
-TomlReader page_into(show::Listen& page) {
-  return toml_table({{"host", text_into(page.host)},
-                     {"port", number_into(page.port, 65'535, 0)},
-                     {"certificate", text_into(page.certificate)},
-                     {"key", text_into(page.key)},
-                     {"names", [&page](const TomlPlace& place) -> Result<void> {
-                        page.names = TRY(place.texts());
-                        return {};
-                      }}});
-}
-
 TomlReader jobs_into(Settings& settings) {
   return toml_table({{"default_time", read_into(settings.default_time, &TomlPlace::time)},
                      {"memory_per_cpu", size_into(settings.memory_per_cpu)},
@@ -187,7 +176,7 @@ Result<Settings> parse_settings(std::string_view text, std::string_view name) {
                                {"domain", text_into(settings.mail_domain)}})},
           {"events", toml_table({{"command", program_into(settings.events_command)},
                                  {"user", text_into(settings.events_user)}})},
-          {"page", page_into(settings.page)},
+          {"page", show::listen_into(settings.page)},
           {"metrics", toml_table({{"users", truth_into(settings.user_metrics)},
                                   {"job_mapping", text_into(settings.job_mapping)}})},
           {"log",

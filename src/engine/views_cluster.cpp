@@ -9,6 +9,7 @@
 #include "engine/quotas.hpp"
 #include "engine/views.hpp"
 #include "gpu/trouble.hpp"
+#include "node/gpu_shown.hpp"
 #include "node/job_grant.hpp"
 
 namespace aliquot::engine {
@@ -72,11 +73,7 @@ void Views::show_gpus(api::NodeInfo& shown_node) const {
     if (i < views_.size()) {
       const std::string& trouble = views_[i].sample.trouble;
       if (!gpu.usable && !trouble.empty()) shown.health = gpu::trouble_text(trouble);
-      shown.memory_used = views_[i].sample.memory_used.value();
-      shown.utilisation = views_[i].sample.utilisation.value();
-      shown.power_mw = views_[i].sample.power_mw;
-      shown.temperature = views_[i].sample.temperature;
-      shown.energy_mj = views_[i].sample.energy_mj;
+      node::show_sample(views_[i].sample, shown);
       for (const node::GpuProcess& process : views_[i].processes) {
         const auto job = process.holder ? node::job_of(*process.holder) : std::nullopt;
         shown.processes.push_back({.pid = process.pid,
@@ -88,15 +85,7 @@ void Views::show_gpus(api::NodeInfo& shown_node) const {
     }
     for (const node::ShareUse& use : measures_.uses) {
       const auto job = node::job_of(use.job);
-      if (use.gpu != device.gpu.id || !job) continue;
-      api::GpuUse told{.job_id = job->value(),
-                       .memory = use.memory.value(),
-                       .memory_peak = use.memory_peak.value(),
-                       .waited_ms = use.waited.value(),
-                       .refusals = use.refusals};
-      if (use.utilisation) told.utilisation = use.utilisation->value();
-      if (use.gpu_time) told.gpu_ms = use.gpu_time->value();
-      shown.uses.push_back(std::move(told));
+      if (use.gpu == device.gpu.id && job) shown.uses.push_back(node::shown_use(use, job->value()));
     }
     if (const auto outage = state_.gpu_service.find(static_cast<core::GpuIndex>(i));
         outage != state_.gpu_service.end()) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "base/text.hpp"
 
@@ -57,6 +58,28 @@ Result<void> check_listen(const Listen& listen) {
         quote(listen.host));
   }
   return {};
+}
+
+TomlReader listen_into(Listen& listen) {
+  return toml_table({{"host", text_into(listen.host)},
+                     {"port", number_into(listen.port, 65'535, 0)},
+                     {"certificate", text_into(listen.certificate)},
+                     {"key", text_into(listen.key)},
+                     {"names", [&listen](const TomlPlace& place) -> Result<void> {
+                        listen.names = TRY(place.texts());
+                        return {};
+                      }}});
+}
+
+net::ServerOptions server_at(const Listen& listen, std::function<void(const Error&)> trouble) {
+  net::ServerOptions options;
+  options.host = listen.host;
+  options.port = static_cast<std::uint16_t>(listen.port);
+  if (!listen.certificate.empty()) {
+    options.tls = net::ServerTls{
+        .certificate = listen.certificate, .key = listen.key, .on_trouble = std::move(trouble)};
+  }
+  return options;
 }
 
 std::string address_of(const Listen& listen) {

@@ -4,12 +4,15 @@
 // answered.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
+#include "base/toml_reader.hpp"
 #include "net/http.hpp"
+#include "net/server.hpp"
 
 namespace aliquot::show {
 
@@ -27,6 +30,10 @@ struct Listen {
 bool is_loopback(std::string_view host);
 // What is missing, or makes no sense.
 Result<void> check_listen(const Listen& listen);
+// A settings file's table of it.
+TomlReader listen_into(Listen& listen);
+// A server that listens there; trouble is told of a certificate that cannot be read anew.
+net::ServerOptions server_at(const Listen& listen, std::function<void(const Error&)> trouble);
 // `http://127.0.0.1:9834/`
 std::string address_of(const Listen& listen);
 

@@ -87,8 +87,9 @@ Result<void> read_partitions(const TomlPlace& place, ShareSettings& share) {
 
 Result<SiteSettings> parse_settings(std::string_view text, std::string_view name) {
   SiteSettings settings;
-  auto& [share, agent, balancer, slurm] = settings;
-  // A lambda may not capture what a structured binding named.
+  ShareSettings& share = settings.share;
+  AgentSettings& agent = settings.agent;
+  BalancerSettings& balancer = settings.balancer;
   Bytes& unit = share.unit;
   Compute& overcommit = share.overcommit;
   auto agent_readers = node::enforce_readers(agent.enforce);
@@ -121,8 +122,7 @@ Result<SiteSettings> parse_settings(std::string_view text, std::string_view name
                         {"accounts", patterns_into(share.accounts)},
                         {"reservations", patterns_into(share.reservations)},
                     })},
-          {"partition", [&share_ref = settings.share](
-                            const TomlPlace& place) { return read_partitions(place, share_ref); }},
+          {"partition", [&share](const TomlPlace& place) { return read_partitions(place, share); }},
           {"agent", toml_table(std::move(agent_readers))},
           {"balancer", toml_table({
                            {"mode", one_of(balancer.mode, {"spread", "pack", "off"})},
@@ -130,8 +130,13 @@ Result<SiteSettings> parse_settings(std::string_view text, std::string_view name
                            {"port", number_into(balancer.port, 65535)},
                            {"state", path_into(balancer.state)},
                        })},
-          {"slurm", toml_table({{"conf", path_into(slurm.conf)}})},
+          {"slurm", toml_table({{"conf", path_into(settings.slurm.conf)}})},
+          {"page", show::listen_into(settings.page)},
+          {"metrics", toml_table({{"users", truth_into(settings.user_metrics)}})},
       }));
+  if (const auto page = show::check_listen(settings.page); !page) {
+    return fail(page.error().code, "{}: {}", name, page.error().message);
+  }
   return settings;
 }
 

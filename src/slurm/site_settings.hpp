@@ -15,6 +15,7 @@
 #include "base/result.hpp"
 #include "base/units.hpp"
 #include "node/enforce_settings.hpp"
+#include "show/door.hpp"
 
 namespace aliquot::slurm {
 
@@ -80,6 +81,8 @@ struct SiteSettings {
   AgentSettings agent;
   BalancerSettings balancer;
   SlurmSettings slurm;
+  show::Listen page = {};    // where an agent serves its node's page and /metrics
+  bool user_metrics = true;  // whether /metrics has users and accounts
   friend bool operator==(const SiteSettings&, const SiteSettings&) = default;
 };
 

@@ -230,3 +230,44 @@ waits_for() { [[ $(field "$1" Reason) == "$2" ]]; }
   PATH=$ALIQUOT_BIN run -1 "$ALIQUOT_BIN/aliquot" seff 1
   [[ $output == "aliquot: ALIQUOT_ENGINE is slurm, and Slurm's own seff is not on the PATH"* ]]
 }
+
+@test "an agent tells Prometheus of its node, and shows it as a page" {
+  free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+  get() { python3 -c 'import sys, urllib.request; sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=20).read().decode())' "http://127.0.0.1:$1"; }
+  port=$(free_port)
+  printf '[page]\nport = %s\n' "$port" >>"$SANDBOX/n1/slurm.toml"
+  kill "$(agent_pid n1)"
+  eventually get "$port/metrics"
+  job=$(keep --gpu-mem=8G -w n1 -J follow)
+  has() { get "$port/metrics" | grep -qE "$1"; }
+  granted="^aliquot_share_memory_limit_bytes\{gpu=\"[01]\",uuid=\"GPU-[^\"]*\",job=\"$job\",user=\"games\".*\} 8589934592$"
+  eventually has "$granted"
+  [ "$(get "$port/metrics" | grep -c '^aliquot_gpu_info{')" -eq 2 ]
+  shown() { get "$port/" | grep -q follow; }
+  eventually shown
+  # The page takes no orders, and the figures are there without it.
+  run -1 python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], data=b"")' "http://127.0.0.1:$port/"
+  [[ $output == *"405"* ]]
+  if command -v promtool >/dev/null; then
+    get "$port/metrics" >"$BATS_TEST_TMPDIR/text"
+    run -0 promtool check metrics <"$BATS_TEST_TMPDIR/text"
+    [ -z "$output" ]
+  fi
+  if command -v prometheus >/dev/null; then
+    own=$(free_port)
+    cat >"$BATS_TEST_TMPDIR/prometheus.yml" <<END
+global: {scrape_interval: 1s}
+scrape_configs:
+  - {job_name: aliquot, honor_labels: true, static_configs: [{targets: ["127.0.0.1:$port"]}]}
+END
+    prometheus --config.file="$BATS_TEST_TMPDIR/prometheus.yml" --storage.tsdb.path="$BATS_TEST_TMPDIR/tsdb" \
+      --web.listen-address="127.0.0.1:$own" >/dev/null 2>&1 3>&- &
+    prometheus=$!
+    scraped() { get "$own/api/v1/query?query=aliquot_share_memory_limit_bytes" | grep -q "\"job\":\"$job\""; }
+    eventually scraped
+    kill "$prometheus"
+  fi
+  as games scancel "$job"
+  gone() { ! has "$granted"; }
+  eventually gone
+}

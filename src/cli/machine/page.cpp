@@ -8,7 +8,6 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
-#include <optional>
 #include <thread>
 
 #include "base/text.hpp"
@@ -18,8 +17,7 @@
 #include "cli/view/engine_query.hpp"
 #include "net/server.hpp"
 #include "show/door.hpp"
-#include "show/feed.hpp"
-#include "show/picture.hpp"
+#include "show/live_page.hpp"
 
 namespace aliquot::cli {
 namespace {
@@ -36,22 +34,21 @@ struct PageOptions {
 class ClusterPage {
  public:
   explicit ClusterPage(const PageOptions& options)
-      : options_(options), signals_(context_, SIGINT, SIGTERM), pause_(context_) {}
+      : options_(options),
+        signals_(context_, SIGINT, SIGTERM),
+        pause_(context_),
+        page_(options.listen) {}
 
   Result<void> serve() {
-    net::ServerOptions server;
+    net::ServerOptions server =
+        show::server_at(options_.listen, [](const Error& error) { complain(error.message); });
     server.body_limit = 4096;
-    server.host = options_.listen.host;
-    server.port = static_cast<std::uint16_t>(options_.listen.port);
-    if (!options_.listen.certificate.empty()) {
-      server.tls =
-          net::ServerTls{.certificate = options_.listen.certificate,
-                         .key = options_.listen.key,
-                         .on_trouble = [](const Error& error) { complain(error.message); }};
-    }
     const auto listening = TRY(net::Server::listen(
-        context_, std::move(server),
-        [this](const net::Request& request, const net::Responder& to) { handle(request, to); }));
+        context_, std::move(server), [this](const net::Request& request, const net::Responder& to) {
+          if (page_.admit(request, to) && !page_.handle(request, to)) {
+            to({404, "there is nothing under this path\n", "text/plain"});
+          }
+        }));
     signals_.async_wait([this](error_code, int) { context_.stop(); });
     look();
     (void)print(fmt::format("{}\n", show::address_of(options_.listen)));
@@ -61,22 +58,6 @@ class ClusterPage {
   }
 
  private:
-  void handle(const net::Request& request, const net::Responder& respond) {
-    if (!show::calls_us(request, options_.listen)) {
-      return respond({403, "this machine is not called so here: see --name\n", "text/plain"});
-    }
-    if (request.method != "GET") return respond({405, "GET only\n", "text/plain"});
-    if (auto file = show::page_file(request)) return respond(std::move(*file));
-    if (request.path == "/") {
-      std::optional<show::Plain> plain;
-      if (picture_) plain = show::plain_of(*picture_, wall_now());
-      return respond(show::front_page(plain));
-    }
-    if (request.path == "/events" && picture_) return feed_.listen(respond);
-    if (request.path == "/events") return respond({503, trouble_ + "\n", "text/plain"});
-    respond({404, "there is nothing under this path\n", "text/plain"});
-  }
-
   // One question at a time, on a thread of its own: the cluster may take long to answer.
   void look() {
     if (looking_.joinable()) looking_.join();
@@ -93,22 +74,9 @@ class ClusterPage {
   }
 
   void looked(Reply<api::Overview> overview) {
-    if (!overview) {
-      const std::string now = overview.error().message;
-      if (now != trouble_) complain(now.empty() ? "nobody answers" : now);
-      trouble_ = now;
-      return feed_.beat();
-    }
-    trouble_.clear();
-    std::vector<api::JobInfo> holders;
-    for (const api::JobInfo& job : overview->jobs) {
-      if (!job.gpus.empty() && !show::waits(job)) holders.push_back(job);
-    }
-    history_.look(wall_now(), show::nodes_of(overview->cluster), holders);
-    picture_ = show::make_picture(std::move(overview->cluster), std::move(overview->jobs));
-    feed_.update(show::parts_of(*picture_, history_));
-    constexpr int kBeat = 8;
-    if (++looks_ % kBeat == 0) feed_.beat();
+    if (overview) return page_.look(wall_now(), std::move(*overview));
+    const std::string& trouble = overview.error().message;
+    if (page_.look_in_vain(trouble)) complain(trouble.empty() ? "nobody answers" : trouble);
   }
 
   const PageOptions& options_;
@@ -116,11 +84,7 @@ class ClusterPage {
   asio::signal_set signals_;
   asio::steady_timer pause_;
   std::thread looking_;
-  show::Feed feed_;
-  show::History history_;
-  std::optional<show::Picture> picture_;
-  std::string trouble_ = "the cluster has not answered yet";
-  int looks_ = 0;
+  show::LivePage page_;
 };
 
 int serve_page(const PageOptions& options) {

@@ -4,6 +4,7 @@
 
 #include "base/exposition.hpp"
 #include "kube/node/agent.hpp"
+#include "node/gpu_shown.hpp"
 #include "show/gpu_metrics.hpp"
 
 namespace aliquot::kube {
@@ -15,11 +16,7 @@ std::string_view word_of(core::Health health) {
 
 void add_view(const node::GpuView& view, api::GpuInfo& gpu) {
   gpu.stale = false;
-  gpu.memory_used = view.sample.memory_used.value();
-  gpu.utilisation = view.sample.utilisation.value();
-  gpu.power_mw = view.sample.power_mw;
-  gpu.temperature = view.sample.temperature;
-  gpu.energy_mj = view.sample.energy_mj;
+  node::show_sample(view.sample, gpu);
   for (const node::GpuProcess& process : view.processes) {
     if (process.holder) continue;
     gpu.processes.push_back({.pid = process.pid,
@@ -94,14 +91,8 @@ std::string Agent::write_metrics() {
       if (use.job != allocation.grant.holder) continue;
       const auto gpu = std::ranges::find(node.gpus, use.gpu.value(), &api::GpuInfo::uuid);
       if (gpu == node.gpus.end()) continue;
-      api::GpuUse shown{.job_id = jobs.back().id,
-                        .memory = use.memory.value(),
-                        .memory_peak = use.memory_peak.value(),
-                        .waited_ms = use.waited.value(),
-                        .refusals = use.refusals,
-                        .container = allocation.container};
-      if (use.utilisation) shown.utilisation = use.utilisation->value();
-      if (use.gpu_time) shown.gpu_ms = use.gpu_time->value();
+      api::GpuUse shown = node::shown_use(use, jobs.back().id);
+      shown.container = allocation.container;
       gpu->uses.push_back(std::move(shown));
     }
   }

@@ -185,12 +185,13 @@ Result<std::string> Agent::grant(const StepFacts& step, Pid stepd, const Word& w
       return tl::make_unexpected(room.error());
     }
   }
-  const bool checked = word && *word;
-  const std::int64_t booked = checked                   ? booked_shards(**word, parts_.node)
-                              : step.step == kBatchStep ? step.shards
-                                                        : 0;
-  Job* held = TRY(here(
-      hold(std::move(grant), process, late, checked, booked, checked ? (**word).partition : "")));
+  JobNote note{.grant = std::move(grant), .checked = word && *word};
+  if (note.checked) {
+    note_word(note, **word);
+  } else if (step.step == kBatchStep) {
+    note.booked = step.shards;
+  }
+  Job* held = TRY(here(hold(std::move(note), process, late)));
   return answer(*held, step, process);
 }
 
@@ -228,16 +229,27 @@ Result<std::string> Agent::answer(const Job& job, const StepFacts& step,
   return here(environment(*held, step));
 }
 
-Result<Agent::Job*> Agent::hold(core::Grant grant, const std::optional<sys::ProcessInfo>& stepd,
-                                bool late, bool checked, std::int64_t booked,
-                                const std::string& partition) {
+void Agent::note_word(JobNote& note, const SlurmJob& word) const {
+  note.booked = booked_shards(word, parts_.node);
+  note.partition = word.partition;
+  note.name = make_plain(word.name);
+  note.account = make_plain(word.account);
+  note.start_s = word.start_s;
+  note.time_limit_s = time_limit_of(word);
+}
+
+std::vector<JobNote> Agent::notes() const {
+  std::vector<JobNote> all;
+  for (const auto& [id, job] : jobs_) all.push_back(job.note);
+  return all;
+}
+
+Result<Agent::Job*> Agent::hold(JobNote note, const std::optional<sys::ProcessInfo>& stepd,
+                                bool late) {
   using Reach = node::Enforcer::Reach;
-  Job job{.note = {.grant = std::move(grant)}, .reached = stepd.has_value()};
+  Job job{.note = std::move(note), .reached = stepd.has_value()};
   const JobId id = job.id();
   job.note.mark = node::make_mark(id);
-  job.note.checked = checked;
-  job.note.booked = booked;
-  job.note.partition = partition;
   if (stepd) job.note.steps.insert(stepd->ref);
   const Reach reach = !job.reached ? Reach::none : late ? Reach::late : Reach::all;
   job.note.enforcement = TRY(parts_.enforcer.grant(job.note.grant, reach)).words;
@@ -420,8 +432,7 @@ void Agent::put_right(Job& job, const Result<SlurmJob>& word) {
       return spdlog::warn("job {}: {}", job.id(), found.error().message);
     }
     grant = std::move(*found);
-    job.note.booked = booked_shards(*word, parts_.node);
-    job.note.partition = word->partition;
+    note_word(job.note, *word);
   }
   job.note.checked = true;
   bool wrong = false;
@@ -490,9 +501,9 @@ void Agent::take_in(JobId id, const Result<SlurmJob>& word) {
       "slurmstepd; see 'aliquot slurm check' here",
       id);
   tell(id, Remark::escape);
-  const std::int64_t booked = booked_shards(*word, parts_.node);
-  if (const auto held = hold(std::move(*grant), std::nullopt, false, true, booked, word->partition);
-      !held) {
+  JobNote note{.grant = std::move(*grant)};
+  note_word(note, *word);
+  if (const auto held = hold(std::move(note), std::nullopt, false); !held) {
     spdlog::error("job {} is not held: {}", id, held.error().message);
   }
 }

@@ -92,10 +92,13 @@ class Agent {
   void stop();
 
   [[nodiscard]] std::size_t jobs() const { return jobs_.size(); }
+  [[nodiscard]] std::vector<JobNote> notes() const;
   // slurmctld did not answer when it was last asked.
   [[nodiscard]] bool slurmctld_is_away() const { return away_; }
   // What there is no room for is looked at all the time: it needs no drain by a step.
   [[nodiscard]] bool closed() const { return room_.closed(); }
+  // Why; empty: it is not.
+  [[nodiscard]] std::string keep_away() const { return room_.keep_away(); }
 
  private:
   struct Job {
@@ -111,8 +114,9 @@ class Agent {
   Result<void> take_up();
   [[nodiscard]] Result<core::Grant> find(const StepFacts& step, const Word& word) const;
   // late: it was only watched until now.
-  Result<Job*> hold(core::Grant grant, const std::optional<sys::ProcessInfo>& stepd, bool late,
-                    bool checked, std::int64_t booked, const std::string& partition);
+  Result<Job*> hold(JobNote note, const std::optional<sys::ProcessInfo>& stepd, bool late);
+  // What slurmctld says of a job besides what it holds.
+  void note_word(JobNote& note, const SlurmJob& word) const;
   // What was granted by what slurmstepd knew, compared with slurmctld's word.
   void put_right(Job& job, const Result<SlurmJob>& word);
   // A process of this job is on a GPU, and none of its steps has asked.

@@ -18,6 +18,10 @@ api::JobInfo to_info(const JobNote& note) {
   info.restarts = note.grant.attempt;
   info.ntasks = note.grant.processes;
   info.enforcement = note.enforcement;
+  info.name = note.name;
+  info.account = note.account;
+  if (note.start_s > 0) info.start_ms = note.start_s * 1'000;
+  if (note.time_limit_s) info.time_limit_ms = *note.time_limit_s * 1'000;
   for (const core::GrantedGpu& held : note.grant.gpus) {
     info.gpus.push_back({.uuid = held.gpu.value(),
                          .model = {},
@@ -55,6 +59,10 @@ std::optional<JobNote> parse_note(std::string_view text) {
       if (!info) return std::nullopt;
       note.grant = node::grant_of(*info);
       note.enforcement = info->enforcement;
+      note.name = info->name;
+      note.account = info->account;
+      note.start_s = info->start_ms.value_or(0) / 1'000;
+      if (info->time_limit_ms) note.time_limit_s = *info->time_limit_ms / 1'000;
       return note;
     }
     if (lines[i] == "unchecked") note.checked = false;

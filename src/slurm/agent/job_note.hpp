@@ -28,7 +28,11 @@ struct JobNote {
   std::set<sys::ProcessRef> steps = {};
   std::int64_t booked = 0;     // shards here; 0: that is not known
   std::string partition = {};  // what shards are there may differ; empty: not known
-  Used seen = {};              // from outside; the library in the job knows better
+  std::string name = {};       // to be shown, as the account; empty: not known
+  std::string account = {};
+  std::int64_t start_s = 0;  // since the epoch; 0: not known
+  std::optional<std::int64_t> time_limit_s = {};
+  Used seen = {};  // from outside; the library in the job knows better
   // GPU time of steps that had a part of their own, and are over.
   Millis in_parts = Millis(0);
   bool checked = true;  // by slurmctld's word; else by what slurmstepd was told

@@ -16,6 +16,11 @@ TEST(JobNote, ComesBack) {
                      .mark = "mark",
                      .steps = {{Pid(12), 34}, {Pid(56), 78}},
                      .booked = 18,
+                     .partition = "gpu",
+                     .name = "train \"7\"",
+                     .account = "physics",
+                     .start_s = 1'790'000'000,
+                     .time_limit_s = 3'600,
                      .checked = false};
   const auto read = parse_note(format_note(note));
   ASSERT_TRUE(read);
@@ -25,6 +30,11 @@ TEST(JobNote, ComesBack) {
   EXPECT_EQ(read->steps, note.steps);
   EXPECT_EQ(read->booked, 18);
   EXPECT_FALSE(read->checked);
+  EXPECT_EQ(read->partition, note.partition);
+  EXPECT_EQ(read->name, note.name);
+  EXPECT_EQ(read->account, note.account);
+  EXPECT_EQ(read->start_s, note.start_s);
+  EXPECT_EQ(read->time_limit_s, note.time_limit_s);
 }
 
 // An agent that is updated goes on with the jobs of the one before it.

@@ -32,6 +32,8 @@
 #include "slurm/agent/agent.hpp"
 #include "slurm/agent/job_uses.hpp"
 #include "slurm/agent/liaison.hpp"
+#include "slurm/agent/node_look.hpp"
+#include "slurm/agent/node_web.hpp"
 #include "slurm/node_conf.hpp"
 #include "slurm/samples.hpp"
 #include "slurm/setup_files.hpp"
@@ -72,18 +74,20 @@ const node::Program kProgram{
 class AgentLoop {
  public:
   AgentLoop(Agent& agent, Liaison& liaison, node::Node& machine, SampleSender* sender,
-            NodeGpus node, const node::Notifier& notifier)
+            NodeGpus node, const node::Notifier& notifier, const SiteSettings& settings)
       : agent_(agent),
         liaison_(liaison),
         machine_(machine),
         sender_(sender),
         node_(std::move(node)),
         notifier_(notifier),
+        look_({agent_, machine_.enforcer(), node_, clock_, machine_.devices().driver_version()}),
         signals_(context_, SIGTERM, SIGINT),
         looking_(context_),
         sampling_(context_),
         seeking_(context_),
-        beating_(context_) {}
+        beating_(context_),
+        web_(context_, worker_, look_, settings.page, {.users = settings.user_metrics}) {}
 
   // Until it is told to stop. True: there are GPUs now where there were none, and all begins anew.
   Result<bool> run(const std::string& socket, const std::function<void()>& ready) {
@@ -97,6 +101,8 @@ class AgentLoop {
       spdlog::info("signal {}: stopping; jobs go on", number);
       context_.stop();
     });
+    // Jobs are held without it.
+    if (const auto open = web_.listen(); !open) spdlog::error("no page: {}", open.error().message);
     looked_ = sampled_ = clock_.mono();
     look();
     sample();
@@ -130,6 +136,7 @@ class AgentLoop {
           {200, fmt::format("{{\"version\":\"{}\",\"node\":\"{}\",\"jobs\":{},\"gpus\":[{}]}}",
                             ALIQUOT_VERSION, node_.node, held_.load(), fmt::join(gpus, ","))});
     }
+    if (web_.handle(request, respond)) return;
     if (!step) return respond({404, "there is nothing under this path\n", "text/plain"});
     if (what == "POST /v1/slurm/drained") {
       slurm_.post([this] { liaison_.node_was_drained(); });
@@ -297,14 +304,16 @@ class AgentLoop {
       worker_.post([this, leaving = std::exchange(leaving_, {})] {
         monitor_.post([this, leaving, running = agent_.running()] {
           auto views = agent_.look_at(machine_.devices(), running);
+          look_.learn(running);
           if (!views) {
             spdlog::warn("cannot sample the GPUs: {}", views.error().message);
           } else {
             report(*views);
           }
           // The next look begins when this one has been gone through: there are never two.
-          worker_.post([this, leaving, views = std::move(views)] {
+          worker_.post([this, leaving, views = std::move(views)]() mutable {
             if (views) agent_.observe(*views);
+            if (views) look_.observe(std::move(*views));
             asio::post(context_, [this, leaving] {
               sampling_now_ = false;
               sampled_ = clock_.mono();
@@ -365,6 +374,7 @@ class AgentLoop {
   const NodeGpus node_;
   const node::Notifier& notifier_;
   const sys::SystemClock clock_;
+  NodeLook look_;
   MonoTime looked_;   // when the agent's worker was last done with a round
   MonoTime sampled_;  // and the driver's
   MonoTime began_;    // the driver's last one
@@ -386,6 +396,7 @@ class AgentLoop {
   node::Worker worker_{"aq-agent"};
   node::Worker monitor_{"aq-monitor"};
   node::Worker slurm_{"aq-slurm"};
+  NodeWeb web_;
 };
 
 bool needs_marks(const SiteSettings& settings) {
@@ -442,7 +453,7 @@ Result<bool> serve_gpus(const SiteSettings& settings, const node::Notifier& noti
       spdlog::warn("no samples for the balancer: {}", endpoint.error().message);
     }
   }
-  const auto done = AgentLoop(*agent, liaison, *machine, sender.get(), node, notifier)
+  const auto done = AgentLoop(*agent, liaison, *machine, sender.get(), node, notifier, settings)
                         .run(settings.agent.socket, ready);
   agent->stop();
   return done;

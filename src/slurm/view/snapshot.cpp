@@ -37,9 +37,6 @@ std::vector<GresHold> read_gres(std::string_view text) {
   return parse_gres_detail(plain).value_or(std::vector<GresHold>());
 }
 
-// A year: the limit that Slurm gives to jobs without one, for planning.
-constexpr std::int64_t kNoLimit = 365LL * 24 * 60 * 60;
-
 std::int64_t ms(std::int64_t seconds_since_epoch) { return seconds_since_epoch * 1'000; }
 
 std::string_view base_state(std::string_view state) {
@@ -90,7 +87,7 @@ api::JobInfo job_info(const SlurmJob& job, const SiteSettings& settings,
   info.submit_ms = info.eligible_ms = ms(job.submit_s);
   if (job.start_s > 0) info.start_ms = ms(job.start_s);
   if (job.end_s > 0) info.end_ms = ms(job.end_s);
-  if (job.time_limit_s && *job.time_limit_s < kNoLimit) info.time_limit_ms = ms(*job.time_limit_s);
+  if (const auto limit = time_limit_of(job)) info.time_limit_ms = ms(*limit);
   info.ntasks = job.tasks;
   info.cpus = job.cpus;
   const auto request = request_of(job, settings);

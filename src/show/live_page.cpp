@@ -1,0 +1,57 @@
+#include "show/live_page.hpp"
+
+#include <utility>
+
+#include "show/page.hpp"
+
+namespace aliquot::show {
+
+bool LivePage::admit(const net::Request& request, const net::Responder& respond) const {
+  if (!calls_us(request, listen_)) {
+    respond({403, "this machine is not called so here\n", "text/plain"});
+    return false;
+  }
+  if (request.method != "GET") {
+    respond({405, "GET only\n", "text/plain"});
+    return false;
+  }
+  return true;
+}
+
+bool LivePage::handle(const net::Request& request, const net::Responder& respond) {
+  if (auto file = page_file(request)) {
+    respond(std::move(*file));
+  } else if (request.path == "/") {
+    std::optional<Plain> plain;
+    if (picture_) plain = plain_of(*picture_, now_);
+    respond(front_page(plain));
+  } else if (request.path != "/events") {
+    return false;
+  } else if (picture_) {
+    feed_.listen(respond);
+  } else {
+    respond({503, trouble_ + "\n", "text/plain"});
+  }
+  return true;
+}
+
+void LivePage::look(WallTime now, api::Overview overview) {
+  now_ = now;
+  trouble_.clear();
+  std::vector<api::JobInfo> holders;
+  for (const api::JobInfo& job : overview.jobs) {
+    if (!job.gpus.empty() && !waits(job)) holders.push_back(job);
+  }
+  history_.look(now, nodes_of(overview.cluster), holders);
+  picture_ = make_picture(std::move(overview.cluster), std::move(overview.jobs));
+  feed_.update(parts_of(*picture_, history_));
+  constexpr int kBeat = 8;
+  if (++looks_ % kBeat == 0) feed_.beat();
+}
+
+bool LivePage::look_in_vain(const std::string& trouble) {
+  feed_.beat();
+  return std::exchange(trouble_, trouble) != trouble;
+}
+
+}  // namespace aliquot::show
