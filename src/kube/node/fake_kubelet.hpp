@@ -148,9 +148,28 @@ class FakeNode {
             false};
   }
 
-  // The kubelet takes the pod in: init containers first, whose devices serve the others again.
-  // False: it has too few.
+  // The kubelet takes the pod in. False: it has too few; it has nothing of the pod then, and does
+  // not try again.
   bool admit(const NodePodPtr& pod) {
+    if (allocate_all(pod)) return true;
+    forget(pod);
+    return false;
+  }
+  // Whatever had made a pod that was turned away makes another one, placed as that was.
+  NodePodPtr make_again(const NodePodPtr& pod) {
+    NodePod again = *pods_->find(pod->pod.id.space, pod->pod.id.name);
+    change(pod, [](NodePod& old) { old.pod.phase = "Failed"; });
+    plugin_->look();
+    pods_->remove(pod->pod.id);
+    again.pod.id.uid = fmt::format("uid-{}-{}", again.pod.id.name, ++serial_);
+    again.pod.resource_version = std::to_string(++serial_);
+    clock_.advance(Millis(1));
+    if (again.grant) again.grant->assumed = clock_.wall();
+    pods_->put(again);
+    return pods_->find(again.pod.id.space, again.pod.id.name);
+  }
+  // Init containers first, whose devices serve the others again.
+  bool allocate_all(const NodePodPtr& pod) {
     std::map<std::string, std::set<std::string>> reusable;  // by resource
     std::map<std::string, ContainerDevices> got;
     for (const ContainerNeed& need : pod->request.needs) {

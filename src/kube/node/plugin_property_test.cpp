@@ -104,11 +104,11 @@ class Model {
     }
   }
 
-  // Pods are never turned away by us: what the scheduler has placed there is room for.
+  // Pods are never turned away by us: what the scheduler has placed there is room for, once what is
+  // gone has been noticed.
   void admit(ModelPod& one) {
     if (!node_.admit(one.pod)) {
-      // Some GPU is not known to be free yet.
-      node_.plugin().look();
+      one.pod = node_.make_again(one.pod);
       RC_ASSERT(node_.admit(one.pod));
     }
     one.admitted = true;
