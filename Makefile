@@ -3,7 +3,7 @@ JOBS ?= $(shell nproc)
 export JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run stop bundle image test test-slurm-matrix test-slurm-init test-kube test-clients test-page bench fuzz soak walk tidy format clean update-shell-tests deps-build deps-test deps-kube deps-all
+.PHONY: help build install run stop bundle image test test-all test-slurm-matrix test-slurm-init test-kube test-clients test-page bench fuzz soak walk tidy format clean update-shell-tests deps-build deps-test deps-kube deps-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' Makefile
@@ -29,8 +29,11 @@ bundle: build ## make build/bundle/aliquot-*: a folder that runs on a machine wh
 image: bundle ## make build/image/aliquot-*.tar: the image for Kubernetes, without docker or a registry
 	@tools/image
 
-test: deps-all ## install what is missing, build everything, run every test
+test: deps-all ## install what is missing, build from nothing what is shipped and its unit tests, run every test
 	@tools/run-tests
+
+test-all: deps-all ## what CI runs: the same, with sanitizers under the unit tests and the daemon, and each fuzzer for a moment
+	@tools/run-tests release dev fuzz
 
 test-slurm-matrix: bundle ## the tests on Slurm 22.05, 24.11 and 26.05, in folders filled by debootstrap, and test-slurm-init
 	@tools/install-deps matrix

@@ -24,6 +24,8 @@ if(BUILD_TESTING AND ALIQUOT_UNIT_TESTS)
   set_target_properties(aliquot_test_headers PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
   target_compile_options(aliquot_test_headers PRIVATE -O0)
   target_precompile_headers(aliquot_test_headers PRIVATE ${common_headers} ${test_headers})
+  # What the commands' tests do not need: those begin before it is built.
+  add_custom_target(unit_tests)
 endif()
 
 # aliquot_suites(<name>): the suites of the unit test <name>_test as tests <name>.<suite>.
@@ -60,7 +62,8 @@ function(aliquot_library folder)
     list(FILTER tests EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${elsewhere}/")
   endforeach()
   if(BUILD_TESTING AND ALIQUOT_UNIT_TESTS AND tests)
-    add_executable(${folder}_test ${tests})
+    add_executable(${folder}_test EXCLUDE_FROM_ALL ${tests})
+    add_dependencies(unit_tests ${folder}_test)
     target_link_libraries(${folder}_test PRIVATE
       ${library} GTest::gmock GTest::gtest_main rapidcheck Threads::Threads)
     aliquot_common_headers(${folder}_test test)

@@ -130,6 +130,14 @@ SCRIPT
   ends_with 1 "6 passed, 4 failed"
 }
 
+@test "a preset in two parts is counted whole" {
+  ctest_reports 'tests="5" failures="1" disabled="0" skipped="0"' 8
+  run "$root/tools/run-tests"
+  echo "$output"
+  [ "$status" -eq 1 ]
+  [ "${lines[-1]}" = "8 passed, 2 failed" ]
+}
+
 @test "no tests fail" {
   ctest_reports 'tests="0" failures="0" disabled="0" skipped="0"' 0
   ends_with 1 "0 passed, 2 failed"
