@@ -31,6 +31,9 @@ endif()
 # aliquot_suites(<name>): the suites of the unit test <name>_test as tests <name>.<suite>.
 function(aliquot_suites name)
   set(suites ${CMAKE_CURRENT_BINARY_DIR}/${name}_test.cmake)
+  if(NOT EXISTS ${suites})
+    file(WRITE ${suites} "")  # ctest wants it before it is built
+  endif()
   add_custom_command(TARGET ${name}_test POST_BUILD BYPRODUCTS ${suites}
     COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${name}_test> -D PREFIX=${name} -D FILE=${suites}
       -P ${PROJECT_SOURCE_DIR}/cmake/AliquotSuites.cmake)
