@@ -32,6 +32,10 @@ constexpr FlightLimit kAlone{UINT64_MAX / 2, 5'000'000, 512};
 constexpr FlightLimit kWatched{50'000'000, 5'000'000, 512};
 constexpr FlightLimit kTurns{4'000'000, 1'000'000, 64};
 constexpr std::uint64_t kUnknownNs = 250'000;  // a launch of which nothing is known yet
+// Who is alone on the GPU is looked at so often only, and before it has launched so much: a look
+// asks the driver a few things, and every job pays for it that nobody is to be protected from.
+constexpr std::uint64_t kSeldomNs = 500'000;
+constexpr std::uint64_t kLittleNs = 1'000'000;
 // A program may launch what makes an earlier kernel end: never hold a launch back for longer.
 constexpr std::uint64_t kPatienceNs = 200'000'000;
 constexpr timespec kPoll{0, 50'000};
@@ -179,35 +183,63 @@ unsigned next_random(std::uint32_t* state) {
   return *state;
 }
 
+// How soon the next look is, if launches come so many nanoseconds apart: a program with few long
+// kernels is looked at on every launch. Not always after the same number: otherwise a program's own
+// rhythm could decide which launches are measured.
+int until_next(std::uint64_t apart_ns) {
+  if (apart_ns > kSlowLaunchNs) return 1;
+  return kOften / 2 + static_cast<int>(next_random(&thread_gate.random) % kOften);
+}
+
 struct Launches {
   std::uint64_t count, cost_ns;
 };
 
-// The thread's counts go into the slot. How soon again depends on how fast it launches: a program
-// with few long kernels is looked at on every launch.
+// What the thread has launched since it last came by.
+Launches not_counted(int gpu) {
+  Launches all{};
+  for (unsigned kind = 0; kind < launch_kinds; ++kind) {
+    const unsigned count = thread_gate.counts[kind];
+    if (count == 0) continue;
+    const std::uint64_t mean = meter_mean(gpu, kind);
+    all.count += count;
+    all.cost_ns += count * (mean == 0 ? kUnknownNs : mean);
+  }
+  return all;
+}
+
+// Whether this look may wait for the next one. Its launches are counted then.
+bool can_wait(int gpu, CUstream stream, std::uint64_t now) {
+  ThreadGate& own = thread_gate;
+  const aliquot_board* board = boards[gpu];
+  if (board == nullptr || __atomic_load_n(&board->contended, __ATOMIC_RELAXED) != 0 ||
+      __atomic_load_n(&board->gates[board_slots[gpu]].word, __ATOMIC_RELAXED) != 0 ||
+      now - own.last_tick_ns >= kSeldomNs || meter_due(gpu, now, false) ||
+      meter_follows(gpu, stream))
+    return false;
+  const Launches all = not_counted(gpu);
+  if (all.cost_ns >= kLittleNs) return false;
+  own.until_tick = until_next((now - own.last_tick_ns) / all.count);
+  return true;
+}
+
+// The thread's counts go into the slot.
 Launches tick(int gpu, std::uint64_t now) {
   ThreadGate& own = thread_gate;
   Launches all{};
+  if (gpu >= 0) all = not_counted(gpu);
   for (unsigned kind = 0; kind < launch_kinds; ++kind) {
     const unsigned count = own.counts[kind];
-    if (count == 0) continue;
     own.counts[kind] = 0;
-    all.count += count;
-    if (gpu < 0) continue;
-    const std::uint64_t mean = meter_mean(gpu, kind);
-    all.cost_ns += count * (mean == 0 ? kUnknownNs : mean);
-    meter_count(gpu, kind, count);
+    if (gpu < 0) all.count += count;
+    if (gpu >= 0 && count != 0) meter_count(gpu, kind, count);
   }
   if (aliquot_use* use = own_use(gpu)) {
     (void)__atomic_add_fetch(&use->launches, all.count, __ATOMIC_RELAXED);
     __atomic_store_n(&use->last_launch_ns, now, __ATOMIC_RELAXED);
   }
-  const std::uint64_t each = all.count == 0 ? 0 : (now - own.last_tick_ns) / all.count;
+  own.until_tick = until_next(all.count == 0 ? 0 : (now - own.last_tick_ns) / all.count);
   own.last_tick_ns = now;
-  // Not always the same number: otherwise a program's own rhythm could decide which launches are
-  // measured.
-  own.until_tick =
-      each > kSlowLaunchNs ? 1 : kOften / 2 + static_cast<int>(next_random(&own.random) % kOften);
   return all;
 }
 
@@ -230,6 +262,7 @@ void before_launch(Passage* passage) {
   const std::uint64_t now = now_ns();
   ++thread_gate.counts[passage->kind];
   thread_gate.last_stream = passage->stream;
+  if (gpu >= 0 && can_wait(gpu, passage->stream, now)) return;
   const Launches launches = tick(gpu, now);
   if (gpu < 0) return;
   passage->gpu = gpu;

@@ -1,4 +1,5 @@
 // The gate and the meter, against a board that the test writes as the arbiter would.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <linux/futex.h>
@@ -133,6 +134,33 @@ TEST(Gate, limits_what_is_in_flight_while_contended) {
   ASSERT_EQ(victim.tell("sync"), 0);
   EXPECT_EQ(job.use().launched, job.use().completed);
   EXPECT_EQ(job.use().launched, before + 60U);
+}
+
+// Who is alone is looked at seldom. But what he queues for long is known at once, for a neighbour
+// who comes; and little of it is when he has queued as much as in half a millisecond.
+TEST(Gate, knows_what_a_job_alone_has_queued) {
+  Machine machine("h200:1");
+  Job job(machine, {{0, 2 * kGiB}}, true);
+  Victim victim(&job);
+  ASSERT_EQ(victim.begin(), 0);
+  const double each = ms_per_iteration(machine, victim);
+  job.keep_beating();
+  const auto launch = [&](int times, double ms) {
+    ASSERT_EQ(
+        victim.tell(fmt::format("launch {} {}", times, static_cast<std::uint64_t>(ms / each))), 0);
+  };
+  for (int i = 0; i < 20; ++i) {  // how long its launches are
+    launch(1, 10);
+    ASSERT_EQ(victim.tell("sync"), 0);
+    usleep(12'000);
+  }
+  const std::uint64_t before = job.use().launched;
+  launch(60, 10);
+  EXPECT_GE(job.use().launched, before + 60 - 24);
+  EXPECT_GT(job.use().launched, job.use().completed);
+  ASSERT_EQ(victim.tell("sync"), 0);
+  EXPECT_EQ(job.use().launched, before + 60);
+  EXPECT_EQ(job.use().launched, job.use().completed);
 }
 
 // The gate closes while a launch waits for the one before it: that one is not behind the gate yet.

@@ -11,7 +11,15 @@ class UsedFirst final : public Policy {
   explicit UsedFirst(std::unique_ptr<Policy> inner)
       : Policy(inner->name()), inner_(std::move(inner)) {}
 
-  bool prepare(const Cluster& cluster) override { return inner_->prepare(cluster); }
+  bool prepare(const Cluster& cluster) override {
+    if (cluster.size() == nodes_ && cluster.gpu_count() == gpus_) return false;
+    nodes_ = cluster.size();
+    gpus_ = cluster.gpu_count();
+    std::vector<Node> nodes;
+    for (NodeIndex node = 0; node < cluster.size(); ++node) nodes.push_back(cluster.node(node));
+    const auto empty = Cluster::create(std::move(nodes));
+    return inner_->prepare(empty ? *empty : cluster);
+  }
 
   double score(const Cluster& cluster, const Shape& shape, const Candidates& fit) override {
     return inner_->score(cluster, shape, narrowed(cluster, shape, fit));
@@ -31,6 +39,8 @@ class UsedFirst final : public Policy {
   }
 
   std::unique_ptr<Policy> inner_;
+  std::size_t nodes_ = 0;
+  std::size_t gpus_ = 0;
 };
 
 }  // namespace
