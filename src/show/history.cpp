@@ -61,6 +61,7 @@ void History::look(WallTime now, const std::vector<const api::NodeInfo*>& nodes,
   if (passed <= Millis(0) || passed > kMostApart) return;
   const auto weight = static_cast<double>(passed.value());
   double gpus = 0;
+  double known = 0;  // of how many it is said what they do
   double granted = 0;
   double used = 0;
   for (const api::NodeInfo* node : nodes) {
@@ -71,6 +72,8 @@ void History::look(WallTime now, const std::vector<const api::NodeInfo*>& nodes,
           gpu.memory > 0 ? static_cast<double>(gpu.memory_granted) / static_cast<double>(gpu.memory)
                          : 0;
       granted += std::max(memory, static_cast<double>(gpu.compute_granted) / 10'000);
+      if (gpu.stale) continue;
+      known += 1;
       used += static_cast<double>(gpu.utilisation) / 10'000;
       Line& line =
           lines_[gpu.uuid.empty() ? fmt::format("{}/{}", node->name, gpu.index) : gpu.uuid];
@@ -87,7 +90,7 @@ void History::look(WallTime now, const std::vector<const api::NodeInfo*>& nodes,
   if (gpus > 0) {
     Bucket& now_in = bucket(now);
     now_in.granted.add(granted / gpus * 10'000, weight);
-    now_in.used.add(used / gpus * 10'000, weight);
+    if (known > 0) now_in.used.add(used / known * 10'000, weight);
   }
   if (const std::int64_t date = date_of(now); date != date_) {
     date_ = date;
@@ -121,7 +124,8 @@ std::string History::day_json() const {
     const bool there = at != day_.end() && at->number == number;
     const bool seen = there && at->granted.weight > 0;
     granted.push_back(number_or_null(seen, seen ? at->granted.sum / at->granted.weight : 0));
-    used.push_back(number_or_null(seen, seen ? at->used.sum / at->used.weight : 0));
+    const bool told = there && at->used.weight > 0;
+    used.push_back(number_or_null(told, told ? at->used.sum / at->used.weight : 0));
     const bool any = there && !at->waits.empty();
     waits.push_back(any ? std::to_string(median(at->waits)) : "null");
     if (there) ++at;
@@ -136,9 +140,10 @@ std::string History::keep() const {
   std::string out = fmt::format("1 {}\n", date_);
   for (const Bucket& one : day_) {
     const bool seen = one.granted.weight > 0;
+    const bool told = one.used.weight > 0;
     out += fmt::format("b {} {} {} {}\n", one.number,
                        seen ? std::llround(one.granted.sum / one.granted.weight) : 0,
-                       seen ? std::llround(one.used.sum / one.used.weight) : 0,
+                       told ? std::to_string(std::llround(one.used.sum / one.used.weight)) : "-",
                        one.waits.empty() ? "-" : std::to_string(median(one.waits)));
   }
   for (const auto& [user, held] : today_) out += fmt::format("u {} {}\n", held, user);
@@ -159,10 +164,10 @@ void History::recall(std::string_view text, WallTime now) {
         (day_.empty() || day_.back().number < *number)) {
       const auto granted = parse_digits(words[2]);
       const auto used = parse_digits(words[3]);
-      if (!granted || !used) continue;
+      if (!granted) continue;
       Bucket one{.number = *number, .granted = {}, .used = {}, .waits = {}};
       one.granted.add(static_cast<double>(*granted), 1);
-      one.used.add(static_cast<double>(*used), 1);
+      if (used) one.used.add(static_cast<double>(*used), 1);
       if (const auto wait = parse_digits(words[4])) one.waits.push_back(*wait);
       day_.push_back(std::move(one));
     } else if (words[0] == "u" && words.size() == 3 && date == date_of(now)) {

@@ -46,6 +46,20 @@ TEST(HistoryTest, WhatWasBetweenTwoLooksFarApartIsNotKnown) {
   EXPECT_TRUE(history.today().empty());
 }
 
+TEST(HistoryTest, WhatNobodyMeasuresIsNotIdle) {
+  History history;
+  auto node = busy(8'000, 0);
+  node.gpus[0].stale = true;
+  history.look(kNoon, {&node}, {});
+  history.look(kNoon + seconds(10), {&node}, {});
+  EXPECT_THAT(history.day_json(), testing::HasSubstr("null,8000],\"used\":[null"));
+  EXPECT_THAT(history.day_json(), testing::HasSubstr("null,null],\"wait_s\""));
+  EXPECT_EQ(history.lines_json(), "{}");
+  History next;
+  next.recall(history.keep(), kNoon + minutes(1));
+  EXPECT_EQ(next.day_json(), history.day_json());
+}
+
 TEST(HistoryTest, TheMedianOfWaits) {
   History history;
   for (const std::int64_t wait : {5, 1'000, 60}) history.started(kNoon, seconds(wait));

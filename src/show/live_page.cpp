@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "api/json.hpp"
 #include "show/page.hpp"
 
 namespace aliquot::show {
@@ -25,6 +26,8 @@ bool LivePage::handle(const net::Request& request, const net::Responder& respond
     std::optional<Plain> plain;
     if (picture_) plain = plain_of(*picture_, now_);
     respond(front_page(plain));
+  } else if (request.path == "/v1/me") {
+    respond({200, api::to_json(api::CallerInfo{})});
   } else if (request.path != "/events") {
     return false;
   } else if (picture_) {

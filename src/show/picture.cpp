@@ -79,10 +79,12 @@ Picture make_picture(api::ClusterInfo cluster, std::vector<api::JobInfo> jobs) {
       ++counts.first;
       ++picture.running_count;
       if (picture.running.size() < kMostRunning) picture.running.push_back(std::move(job));
-    } else if (picture.over.size() < kMostOver) {
+    } else {
       picture.over.push_back(std::move(job));
     }
   }
+  std::ranges::stable_sort(picture.over, std::ranges::greater(), &api::JobInfo::end_ms);
+  if (picture.over.size() > kMostOver) picture.over.resize(kMostOver);
   std::erase_if(picture.users, [](const auto& one) {
     return one.second == std::pair<std::int64_t, std::int64_t>();
   });

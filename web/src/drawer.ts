@@ -80,7 +80,8 @@ export class Drawer {
   update(now: number): void {
     if (!this.isOpen) return;
     const known = this.model.job(this.name);
-    if (known) this.job = { ...this.job, ...known.job };
+    const told = known?.job ?? this.model.ended(this.name);
+    if (told) this.job = { ...this.job, ...told };
     if (this.job) this.show(this.job, now, known?.why ?? this.job.reason_detail ?? "");
     // It has changed its state: what was asked of it is asked anew.
     const state = known?.job.state ?? "";
@@ -94,7 +95,7 @@ export class Drawer {
 
   private async load(): Promise<void> {
     const name = this.name;
-    if (name.includes("/")) return;
+    if (this.model.readOnly) return;
     try {
       const job = await ask<Job>(this.path);
       if (this.name !== name) return;
@@ -105,7 +106,6 @@ export class Drawer {
       if (this.mayRead(job) && job.batch) await this.loadScript(name);
       if (this.mayRead(job) && job.state !== "PENDING") this.follow(name, job);
     } catch (error) {
-      // An agent's page knows what it shows, and nothing more.
       if (this.name === name && !this.job) this.say(error);
     }
   }

@@ -4,10 +4,18 @@
 
 import { fill, h, keep, part, s, say } from "./dom";
 import { colour, jobLabel, type Model, type Segment, type SegmentsOf } from "./model";
-import type { Gpu, Node } from "./types";
+import type { Gpu, Job, Node } from "./types";
 import { percent, size } from "./words";
 
 type Open = (job: string) => void;
+// What all rows are drawn with.
+interface Drawing {
+  model: Model;
+  of: SegmentsOf;
+  room: number; // pixels of a bar
+  cells: boolean;
+  open: Open;
+}
 
 const kScale = 10_000;
 
@@ -64,8 +72,16 @@ function line(points: number[], busy: number): SVGElement {
   );
 }
 
+// What a share is called: as much of it as there is room for, by the width of most letters.
+function label(job: Job, room: number): string {
+  const short = jobLabel(job);
+  const full = job.pod ? short : `${short} ${job.user}`;
+  const fits = (text: string) => text.length * 8 + 30 <= room;
+  return fits(full) ? full : fits(short) ? short : "";
+}
+
 // The memory: each job a button, as wide as what it holds.
-function memoryBar(element: Element, gpu: Gpu, segments: Segment[], open: Open): void {
+function memoryBar(element: Element, gpu: Gpu, segments: Segment[], room: number, open: Open): void {
   const total = Math.max(gpu.memory, 1);
   const wide = (part: number) => `${Math.min(100, (part / total) * 100)}%`;
   keep(
@@ -85,9 +101,7 @@ function memoryBar(element: Element, gpu: Gpu, segments: Segment[], open: Open):
         `${Math.min(100, (one.used / Math.max(one.memory, 1)) * 100)}%`;
       button.title = told(one, gpu);
       button.setAttribute("aria-label", told(one, gpu));
-      const part = one.memory / total;
-      const label = `${jobLabel(one.job)} ${one.job.user}`;
-      say(button.lastElementChild!, part > 0.16 ? label : part > 0.06 ? jobLabel(one.job) : "");
+      say(button.lastElementChild!, label(one.job, (one.memory / total) * room));
     },
   );
   part(element, "foreign").style.width = wide(foreign(gpu));
@@ -110,7 +124,7 @@ function makeGpu(): HTMLElement {
   );
 }
 
-function updateGpu(element: HTMLElement, model: Model, node: Node, gpu: Gpu, of: SegmentsOf, open: Open) {
+function updateGpu(element: HTMLElement, node: Node, gpu: Gpu, { model, of, room, cells, open }: Drawing): void {
   const segments = of(node, gpu);
   say(element.querySelector("b")!, gpu.mig ? `GPU ${gpu.index} · ${gpu.mig}` : `GPU ${gpu.index}`);
   element.classList.toggle("slice", gpu.mig !== "");
@@ -118,12 +132,12 @@ function updateGpu(element: HTMLElement, model: Model, node: Node, gpu: Gpu, of:
   const well = gpu.health === "ok";
   element.classList.toggle("unwell", !well);
   say(part(element, "health"), well ? "" : gpu.health);
-  memoryBar(part(element, "bar"), gpu, segments, open);
+  memoryBar(part(element, "bar"), gpu, segments, room, open);
   fill(part(element, "thin"), computeBar(gpu, segments));
   const used = gpu.stale ? "" : `, ${size(gpu.memory_used)} used`;
   say(
     part(element, "amounts"),
-    `${size(gpu.memory_granted)} of ${size(gpu.memory)} granted${used} · compute ` +
+    `${size(gpu.memory_granted)}${cells ? "" : ` of ${size(gpu.memory)}`} granted${used} · compute ` +
       percent(gpu.compute_granted),
   );
   const others = gpu.processes.filter((one) => one.job_id === undefined);
@@ -148,7 +162,7 @@ function makeNode(): HTMLElement {
   );
 }
 
-function updateNode(element: HTMLElement, model: Model, node: Node, of: SegmentsOf, open: Open): void {
+function updateNode(element: HTMLElement, node: Node, drawing: Drawing): void {
   say(element.querySelector("b")!, node.name);
   const state = part(element, "state");
   say(state, node.reason ? `${node.state}: ${node.reason}` : node.state);
@@ -159,7 +173,7 @@ function updateNode(element: HTMLElement, model: Model, node: Node, of: Segments
     node.gpus,
     (gpu) => gpu.uuid || String(gpu.index),
     makeGpu,
-    (cell, gpu) => updateGpu(cell, model, node, gpu, of, open),
+    (cell, gpu) => updateGpu(cell, node, gpu, drawing),
   );
 }
 
@@ -181,10 +195,16 @@ export function makeGpus(): HTMLElement {
 }
 
 export function updateGpus(section: Element, model: Model, open: Open): void {
-  const of = model.segments();
   const nodes = model.nodes;
-  // One machine has wide rows; of a cluster each node is a row, and its GPUs are cells.
-  section.classList.toggle("cluster", nodes.length > 1);
+  // One machine has wide rows; of a cluster each node is a row, and its GPUs are cells, all of one
+  // width: those of the largest node side by side, or in rows of equal length.
+  const cells = nodes.length > 1;
+  section.classList.toggle("cluster", cells);
+  let columns = Math.max(1, ...nodes.map((node) => node.gpus.length));
+  while (columns > 5) columns = Math.ceil(columns / 2);
+  part(section, "machines").style.setProperty("--columns", String(columns));
+  const room = section.querySelector(".bar")?.clientWidth ?? 240;
+  const drawing = { model, of: model.segments(), room, cells, open };
   const users = [...new Set(model.running.map((one) => one.part.job.user ?? ""))].sort();
   keep(
     part(section, "users"),
@@ -198,6 +218,6 @@ export function updateGpus(section: Element, model: Model, open: Open): void {
     nodes,
     (node) => node.name,
     makeNode,
-    (element, node) => updateNode(element, model, node, of, open),
+    (element, node) => updateNode(element, node, drawing),
   );
 }

@@ -108,6 +108,7 @@ function draw(): void {
     if (!model.cluster) return;
     const moment = Date.now();
     drawHeader();
+    part(header, "account").hidden = model.readOnly;
     updateNow(now, model, moment);
     updateGpus(gpus, model, open);
     updateRunning(running, model, moment, open);

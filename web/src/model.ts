@@ -46,6 +46,13 @@ export class Model {
   get cluster(): Cluster | undefined {
     return this.part<Cluster>("cluster");
   }
+  // Of a cluster, or one of its nodes: whoever looks there is nobody, and nothing more can be asked.
+  get readOnly(): boolean {
+    return !!this.cluster?.engine;
+  }
+  get ofPods(): boolean {
+    return this.cluster?.engine === "kubernetes";
+  }
   get queue(): Queue {
     return this.part<Queue>("queue") ?? { order: [], waiting: 0, running: 0, users: {} };
   }
@@ -74,6 +81,9 @@ export class Model {
   job(name: string): JobPart | undefined {
     return this.part<JobPart>(`job/${name}`);
   }
+  ended(name: string): Job | undefined {
+    return this.over.find((job) => nameOf(job) === name);
+  }
   matches(job: Job): boolean {
     if (!this.filter) return true;
     const text = `${job.id} ${job.name} ${job.user} ${job.pod ?? ""} ${job.partition} ${job.account}`;
@@ -83,7 +93,11 @@ export class Model {
     return this.all<JobPart>("job/")
       .filter(([, part]) => part.job.state !== "PENDING")
       .map(([name, part]) => ({ name, part }))
-      .sort((a, b) => (a.part.job.start_ms ?? 0) - (b.part.job.start_ms ?? 0));
+      .sort(({ part: { job: a } }, { part: { job: b } }) => {
+        const at = (a.start_ms ?? 0) - (b.start_ms ?? 0);
+        const one = at || (a.array_job_id ?? a.id ?? 0) - (b.array_job_id ?? b.id ?? 0);
+        return one || (a.array_task_id ?? 0) - (b.array_task_id ?? 0);
+      });
   }
   get waiting(): Shown[] {
     const shown: Shown[] = [];
@@ -133,6 +147,11 @@ export class Model {
       return list;
     };
   }
+}
+
+// As the server names the parts that are jobs.
+export function nameOf(job: Job): string {
+  return job.pod || String(job.id);
 }
 
 export function jobLabel(job: Job): string {

@@ -41,25 +41,30 @@ export function updateNow(section: Element, model: Model, now: number): void {
   let broken = 0;
   let granted = 0;
   let used = 0;
+  let known = 0;
   for (const node of model.nodes) {
     for (const gpu of node.gpus) {
       ++all;
       const memory = gpu.memory > 0 ? gpu.memory_granted / gpu.memory : 0;
       granted += gpu.whole ? 1 : Math.min(1, Math.max(memory, gpu.compute_granted / 10_000));
-      used += gpu.utilisation / 10_000;
+      if (!gpu.stale) {
+        ++known;
+        used += gpu.utilisation / 10_000;
+      }
       if (gpu.health !== "ok") ++broken;
       else if (gpu.whole) ++whole;
       else if (gpu.memory_granted > 0 || gpu.compute_granted > 0) ++shared;
       else ++free;
     }
   }
-  const part = (sum: number) => (all > 0 ? `${Math.round((sum / all) * 100)} %` : "–");
+  const ratio = (sum: number, of: number) => (of > 0 ? `${Math.round((sum / of) * 100)} %` : "–");
   const out = broken > 0 ? `, ${broken} out of service` : "";
   show(section, "gpus", String(all), `${whole} whole, ${shared} shared, ${free} free${out}`);
-  show(section, "granted", part(granted), `${granted.toFixed(1)} of ${all} GPUs`);
-  show(section, "used", part(used), "time with a kernel running");
+  show(section, "granted", ratio(granted, all), `${granted.toFixed(1)} of ${all} GPUs`);
+  show(section, "used", ratio(used, known), known > 0 ? "time with a kernel running" : "not known");
   const queue = model.queue;
   show(section, "jobs", String(queue.running), `running, ${queue.waiting} waiting`);
+  part(section, "mine").hidden = model.readOnly;
   const mine = queue.users[model.me.user];
   show(
     section,
@@ -67,6 +72,8 @@ export function updateNow(section: Element, model: Model, now: number): void {
     model.me.user ? String(mine?.[0] ?? 0) : "–",
     model.me.user ? `running, ${mine?.[1] ?? 0} waiting` : "sign in to see yours",
   );
+  // Nobody knows when a pod ends.
+  part(section, "next").hidden = model.ofPods;
   show(
     section,
     "next",

@@ -86,7 +86,7 @@ export function updatePast(section: Element, day: Day | null): void {
       ...pieces(day.wait_s, wait).map((points) => s("polyline", { class: "wait", points })),
     ),
     h("span", { class: "top" }, "100 %"),
-    h("span", { class: "longest" }, `wait ${span(longest * 1000)}`),
+    day.wait_s.some((value) => value !== null) ? h("span", { class: "longest" }, `wait ${span(longest * 1000)}`) : null,
   );
   const start = day.end_ms - day.step_s * 1000 * day.granted.length;
   const marks = [0, 0.25, 0.5, 0.75, 1].map((at) => h("span", {}, clock(start + at * (day.end_ms - start))));

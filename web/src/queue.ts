@@ -7,7 +7,7 @@ import { clock, inTime, percent, size, span, why } from "./words";
 
 type Open = (job: string) => void;
 
-function table(name: string, title: string, columns: string[]): HTMLElement {
+function table(name: string, title: string, columns: Record<string, string>): HTMLElement {
   return h(
     "section",
     { class: `table ${name}`, "aria-label": title },
@@ -18,7 +18,7 @@ function table(name: string, title: string, columns: string[]): HTMLElement {
       h(
         "table",
         {},
-        h("thead", {}, h("tr", {}, ...columns.map((column) => h("th", { scope: "col" }, column)))),
+        h("thead", {}, h("tr", {}, ...Object.entries(columns).map(([name, text]) => h("th", { scope: "col", class: name }, text)))),
         h("tbody"),
       ),
     ),
@@ -26,11 +26,21 @@ function table(name: string, title: string, columns: string[]): HTMLElement {
   );
 }
 
+const kRunning = { id: "Job", name: "Name", user: "User", on: "On", time: "Time", mem: "GPU memory", busy: "Busy" };
+const kWaiting = { place: "", id: "Job", name: "Name", user: "User", wants: "Wants", why: "Why", starts: "Starts" };
+
 export function makeRunning(): HTMLElement {
-  return table("running", "Running", ["Job", "Name", "User", "On", "Time", "GPU memory", "Busy"]);
+  return table("running", "Running", kRunning);
 }
 export function makeWaiting(): HTMLElement {
-  return table("waiting", "Waiting", ["", "Job", "Name", "User", "Wants", "Why", "Starts"]);
+  return table("waiting", "Waiting", kWaiting);
+}
+
+// A pod has its name in its label, and a namespace in place of a user.
+function headings(section: Element, model: Model): void {
+  section.classList.toggle("pods", model.ofPods);
+  say(section.querySelector("th.id")!, model.ofPods ? "Pod" : "Job");
+  say(section.querySelector("th.user")!, model.ofPods ? "Namespace" : "User");
 }
 
 function meter(name: string): SVGElement {
@@ -46,7 +56,7 @@ function setMeter(cell: Element, ratio: number): void {
   cell.querySelector(".part")?.setAttribute("width", width);
 }
 
-function row(name: string, cells: string[], open: Open): HTMLElement {
+function row(name: string, columns: Record<string, string>, open: Open): HTMLElement {
   return h(
     "tr",
     {
@@ -56,7 +66,7 @@ function row(name: string, cells: string[], open: Open): HTMLElement {
         if (event.key === "Enter") open(name);
       },
     },
-    ...cells.map((cell) => h("td", { class: cell })),
+    ...Object.keys(columns).map((cell) => h("td", { class: cell })),
   );
 }
 
@@ -84,15 +94,21 @@ function rest(section: Element, shown: number, all: number, filter: string): voi
   say(part(section, "count"), String(all));
 }
 
+function held(sum: { granted: number; used: number | null } | undefined): string {
+  if (!sum) return "";
+  return sum.used === null ? size(sum.granted) : `${size(sum.used)} of ${size(sum.granted)}`;
+}
+
 export function updateRunning(section: Element, model: Model, now: number, open: Open): void {
+  headings(section, model);
   const of = model.segments();
-  const memory = new Map<string, { granted: number; used: number; busy: number | null }>();
+  const memory = new Map<string, { granted: number; used: number | null; busy: number | null }>();
   for (const node of model.nodes) {
     for (const gpu of node.gpus) {
       for (const one of of(node, gpu)) {
-        const sum = memory.get(one.name) ?? { granted: 0, used: 0, busy: null };
+        const sum = memory.get(one.name) ?? { granted: 0, used: null, busy: null };
         sum.granted += one.memory;
-        sum.used += one.used;
+        if (!gpu.stale) sum.used = (sum.used ?? 0) + one.used;
         if (one.busy !== null) sum.busy = (sum.busy ?? 0) + one.busy;
         memory.set(one.name, sum);
       }
@@ -104,7 +120,7 @@ export function updateRunning(section: Element, model: Model, now: number, open:
     shown,
     (one) => one.name,
     (one) => {
-      const made = row(one.name, ["id", "name", "user", "on", "time", "mem", "busy"], open);
+      const made = row(one.name, kRunning, open);
       part(made, "time").append(h("span"), meter("elapsed"));
       part(made, "mem").append(h("span"), meter("held"));
       return made;
@@ -125,8 +141,8 @@ export function updateRunning(section: Element, model: Model, now: number, open:
       setMeter(time, job.time_limit_ms ? ran / job.time_limit_ms : 0);
       const sum = memory.get(name);
       const mem = part(element, "mem");
-      say(mem.firstElementChild!, sum ? `${size(sum.used)} of ${size(sum.granted)}` : "");
-      setMeter(mem, sum && sum.granted > 0 ? sum.used / sum.granted : 0);
+      say(mem.firstElementChild!, held(sum));
+      setMeter(mem, sum && sum.granted > 0 ? (sum.used ?? 0) / sum.granted : 0);
       say(part(element, "busy"), sum && sum.busy !== null ? percent(sum.busy) : "");
     },
   );
@@ -134,6 +150,7 @@ export function updateRunning(section: Element, model: Model, now: number, open:
 }
 
 export function updateWaiting(section: Element, model: Model, now: number, open: Open): void {
+  headings(section, model);
   const all = model.waiting;
   const place = new Map(all.map((one, i) => [one.name, i + 1]));
   const shown = all.filter((one: Shown) => model.matches(one.part.job));
@@ -141,7 +158,7 @@ export function updateWaiting(section: Element, model: Model, now: number, open:
     section.querySelector("tbody")!,
     shown,
     (one) => one.name,
-    (one) => row(one.name, ["place", "id", "name", "user", "wants", "why", "starts"], open),
+    (one) => row(one.name, kWaiting, open),
     (element, { name, part: { job, why: detail } }) => {
       element.classList.toggle("mine", model.isMine(job));
       say(part(element, "place"), String(place.get(name)));

@@ -1,9 +1,17 @@
 // Who has had how much: today, and of what counts for who is next. And what is over.
 
 import { h, keep, part, s, say } from "./dom";
-import { colour, type Model } from "./model";
-import type { Job } from "./types";
+import { colour, jobLabel, nameOf, type Model } from "./model";
 import { clock, hours } from "./words";
+
+const kColumns = {
+  user: "User",
+  runs: "Running",
+  waits: "Waiting",
+  today: "GPU hours today",
+  usage: "GPU hours that count",
+  ratio: "Of the fair share",
+};
 
 export function makeWho(): HTMLElement {
   return h(
@@ -22,9 +30,7 @@ export function makeWho(): HTMLElement {
           h(
             "tr",
             {},
-            ...["User", "Running", "Waiting", "GPU hours today", "GPU hours that count", "Of the fair share"].map(
-              (name) => h("th", { scope: "col" }, name),
-            ),
+            ...Object.entries(kColumns).map(([name, text]) => h("th", { scope: "col", class: name }, text)),
           ),
         ),
         h("tbody"),
@@ -66,6 +72,11 @@ function users(model: Model): User[] {
 export function updateWho(section: Element, model: Model): void {
   const shown = users(model).slice(0, 50);
   section.toggleAttribute("hidden", shown.length === 0);
+  // What counts for who is next is Slurm's to know, where it queues.
+  section.classList.toggle("unshared", model.shares.length === 0);
+  const whose = model.ofPods ? "Namespace" : "User";
+  say(section.querySelector("h2")!, `${whose}s`);
+  say(section.querySelector("th.user")!, whose);
   keep(
     section.querySelector("tbody")!,
     shown,
@@ -117,12 +128,12 @@ export function updateOver(section: Element, model: Model, open: (job: string) =
   keep(
     section.querySelector("ol")!,
     jobs,
-    (job: Job) => String(job.pod ?? job.id),
+    nameOf,
     (job) =>
       h(
         "li",
         {},
-        h("button", { type: "button", class: "link", click: () => open(String(job.id)) }, String(job.id)),
+        h("button", { type: "button", class: "link", click: () => open(nameOf(job)) }, jobLabel(job)),
         h("span", { class: "what" }),
         h("span", { class: "state" }),
         h("span", { class: "when" }),

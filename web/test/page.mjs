@@ -1,19 +1,16 @@
 // The page in a real Chromium: a daemon with simulated GPUs of its own, jobs, and what is seen of
-// them. What is waited for is waited for as long as it takes; how long that was is printed, and
-// PAGE_BAR_MS makes more than that a failure. PAGE_SHOTS names a folder for screenshots.
+// them. What is waited for is waited for as long as it takes; how long that was is printed.
 //
 // usage: node page.mjs BIN PLAYWRIGHT, where BIN has the programs and PLAYWRIGHT is the folder of playwright-core
 import assert from "node:assert/strict";
 import { execFile, execFileSync, spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
-import { pathToFileURL } from "node:url";
+import { launch, note, shoot, tellFigures, until } from "./harness.mjs";
 
 const [bin, playwright] = process.argv.slice(2);
-const { chromium } = (await import(pathToFileURL(join(playwright, "index.js")).href)).default;
-const kPatience = 120_000;
 const folder = mkdtempSync(join(tmpdir(), "aliquot-page-"));
 const aliquot = join(bin, "aliquot");
 const environment = { ...process.env, ALIQUOT_SOCKET: join(folder, "s"), TZ: "UTC" };
@@ -40,21 +37,6 @@ function submitAs(user, ...words) {
   );
   return Number(text.trim());
 }
-async function until(what, check) {
-  const start = Date.now();
-  for (;;) {
-    const found = await check();
-    if (found) return found;
-    assert.ok(Date.now() - start < kPatience, `never: ${what}`);
-    await new Promise((wake) => setTimeout(wake, 50));
-  }
-}
-const figures = {};
-function note(name, ms) {
-  figures[name] = ms;
-  if (process.env.PAGE_BAR_MS) assert.ok(ms <= Number(process.env.PAGE_BAR_MS), `${name}: ${ms} ms`);
-}
-
 const port = await freePort();
 const address = `http://127.0.0.1:${port}/`;
 const config = join(folder, "aliquot.toml");
@@ -89,22 +71,8 @@ try {
   }
   const hostile = submit("-J", "<img src=x onerror=alert(1)>", "--gres=gpu:2", "--wrap", "sleep 900");
 
-  browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-  });
-  const complaints = [];
-  const elsewhere = [];
-  const open = async (options, url) => {
-    const context = await browser.newContext({ viewport: { width: 1440, height: 1000 }, ...options });
-    const page = await context.newPage();
-    page.setDefaultTimeout(kPatience);
-    page.on("pageerror", (error) => complaints.push(String(error)));
-    page.on("console", (message) => message.type() === "error" && complaints.push(message.text()));
-    page.on("request", (request) => request.url().startsWith(address) || elsewhere.push(request.url()));
-    await page.goto(url);
-    return page;
-  };
+  browser = await launch(playwright, address);
+  const { open, complaints, elsewhere } = browser;
   const token = JSON.parse(run(["token", "--json"])).token;
   const page = await open({}, `${address}#${token}`);
   const row = (id) => page.locator(`tr[data-key="${id}"]`);
@@ -144,7 +112,7 @@ try {
   await drawer.locator(".log pre", { hasText: "it begins" }).waitFor();
   await drawer.locator(".script pre", { hasText: "sleep 900" }).waitFor({ state: "attached" });
   await page.locator(".filter").fill("");
-  await shoot(page, "job");
+  await shoot(page, "job", false);
   await drawer.locator(".danger").click();
   await drawer.locator(".danger", { hasText: "Really" }).waitFor();
   began = Date.now();
@@ -174,7 +142,7 @@ try {
   // The daemon goes and comes back: so does the page.
   assert.deepEqual(complaints.filter((text) => !text.includes("401")), []);
   assert.deepEqual(elsewhere, [], "nothing is loaded from elsewhere");
-  for (const [name, ms] of Object.entries(figures)) console.log(`${name}: on screen after ${ms} ms`);
+  tellFigures();
 } finally {
   await browser?.close();
   try {
@@ -187,13 +155,4 @@ try {
   daemon.kill("SIGTERM");
   await new Promise((done) => daemon.once("exit", done));
   rmSync(folder, { recursive: true, force: true });
-}
-
-async function shoot(page, name) {
-  const to = process.env.PAGE_SHOTS;
-  if (!to) return;
-  mkdirSync(to, { recursive: true });
-  // Lines and rates need a while to be there.
-  await page.waitForTimeout(Number(process.env.PAGE_SHOTS_AFTER_MS ?? 0));
-  await page.screenshot({ path: join(to, `page-${name}.png`), fullPage: name !== "job" });
 }

@@ -73,6 +73,9 @@ std::string reservation_of(std::int64_t job) {
 Result<Snapshot> take_snapshot(SlurmClient& client, const std::string& conf) {
   Snapshot snapshot;
   snapshot.version = client.version();
+  if (const auto keys = read_keys(conf, read_conf_file)) {
+    snapshot.cluster = keys->get("ClusterName").value_or("");
+  }
   snapshot.nodes = TRY(client.nodes());
   snapshot.jobs = TRY(client.jobs());
   snapshot.partitions = TRY(client.partitions());

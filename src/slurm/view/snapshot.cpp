@@ -16,6 +16,7 @@
 #include "slurm/job_state.hpp"
 #include "slurm/sample_text.hpp"
 #include "slurm/slurm_grant.hpp"
+#include "slurm/view/why.hpp"
 
 namespace aliquot::slurm {
 namespace {
@@ -85,7 +86,7 @@ api::JobInfo job_info(const SlurmJob& job, const SiteSettings& settings,
   info.restarts = job.restarts;
   set_exit(info, job.exit_status);
   info.submit_ms = info.eligible_ms = ms(job.submit_s);
-  if (job.start_s > 0) info.start_ms = ms(job.start_s);
+  if (job.start_s > 0 && !is_no_estimate(job)) info.start_ms = ms(job.start_s);
   if (job.end_s > 0) info.end_ms = ms(job.end_s);
   if (const auto limit = time_limit_of(job)) info.time_limit_ms = ms(*limit);
   info.ntasks = job.tasks;
@@ -143,6 +144,8 @@ api::NodeInfo node_info(const SlurmNode& node, const SiteSettings& settings) {
   info.reason = node.reason;
   info.cpus = node.cpus;
   info.cpus_allocated = node.cpus_allocated;
+  // slurmctld says of some versions that it is allocated, whatever of it is.
+  if (info.state == "allocated" && info.cpus_allocated < info.cpus) info.state = "mixed";
   info.memory = node.memory.value();
   info.memory_allocated = node.memory_allocated.value();
   const auto samples = samples_of(node);
@@ -167,6 +170,9 @@ api::NodeInfo node_info(const SlurmNode& node, const SiteSettings& settings) {
                                  .command = {},
                                  .memory = use.memory.value(),
                                  .job_id = use.job});
+        gpu.uses.push_back({.job_id = use.job,
+                            .memory = use.memory.value(),
+                            .utilisation = use.utilisation.value()});
       }
       for (const auto& process : sample.foreign) {
         gpu.processes.push_back({.pid = process.pid,
@@ -308,6 +314,11 @@ bool takes_jobs(const SlurmNode& node) {
 
 bool is_waiting(const SlurmJob& job) { return job.state == "PENDING"; }
 
+bool is_no_estimate(const SlurmJob& job) {
+  constexpr std::int64_t kTooFar = 300 * 86'400;
+  return is_waiting(job) && (job.priority == 0 || job.start_s - job.submit_s > kTooFar);
+}
+
 std::vector<api::GpuHold> holds_of(const SlurmJob& job, const std::vector<SlurmNode>& nodes,
                                    const SiteSettings& settings) {
   std::vector<api::GpuHold> all;
@@ -344,6 +355,7 @@ std::vector<api::JobInfo> job_infos(const Snapshot& snapshot, const SiteSettings
   const auto uses = uses_in(snapshot);
   for (const auto& job : snapshot.jobs) {
     all.push_back(job_info(job, settings, name_once));
+    if (is_waiting(job)) all.back().reason_detail = reason_sentence(snapshot, job);
     all.back().gpus = holds_of(job, snapshot.nodes, settings);
     all.back().gpu_utilisation = utilisation_of(all.back(), uses);
   }
@@ -354,6 +366,7 @@ api::ClusterInfo cluster_info(const Snapshot& snapshot, const SiteSettings& sett
   api::ClusterInfo info;
   info.engine = "slurm";
   info.daemon_version = snapshot.version;
+  info.cluster = snapshot.cluster;
   std::map<std::string, std::size_t> places;
   for (const auto& node : snapshot.nodes) {
     places[node.name] = info.nodes.size();

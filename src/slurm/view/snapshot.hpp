@@ -31,6 +31,7 @@ struct Snapshot {
   std::vector<SlurmJob> jobs = {};
   std::vector<SlurmPartition> partitions = {};
   std::vector<Reservation> reservations = {};  // for `why` alone
+  std::string cluster = {};                    // its name
 };
 
 // One GPU as Slurm books it.
@@ -61,6 +62,9 @@ bool takes_jobs(const SlurmNode& node);
 
 // PENDING, RUNNING and what is about to leave hold or want something; the others are over.
 bool is_waiting(const SlurmJob& job);
+// For a job without a time limit Slurm plans with a year, and of one that is held (its priority is
+// 0) it only knows when it may start: no expected starts that help anyone.
+bool is_no_estimate(const SlurmJob& job);
 
 using UserName = std::function<std::string(std::uint32_t uid)>;
 

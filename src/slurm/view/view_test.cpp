@@ -30,6 +30,7 @@ SlurmNode node(std::string name, std::string state = "IDLE") {
 SlurmJob job(std::int64_t id, const std::string& words, const std::string& gres) {
   return {.id = id,
           .uid = 1000,
+          .submit_s = kNow.ms() / 1'000 - 60,
           .priority = 1,
           .name = "wrap",
           .account = "users",
@@ -159,6 +160,39 @@ TEST(View, ABrokenGpuAndWhatJobsDoAreShown) {
   EXPECT_EQ(jobs[2].reason_detail, "a GPU that it holds on n1 is broken");
   EXPECT_EQ(jobs[2].gpu_ms, 12'500);
   EXPECT_EQ(jobs[2].gpu_memory_peak, mib(900).value());
+}
+
+TEST(View, WhatJobsUseOfTheirGpuIsToldApart) {
+  Snapshot snapshot{.nodes = {node("n1", "ALLOCATED"), node("n2", "ALLOCATED")}};
+  snapshot.cluster = "lab";
+  snapshot.nodes[0].extra = "aliquot:0=80%/3000M/143771M/@1:20%:2048M/@2:60%:512M";
+  snapshot.nodes[0].cpus_allocated = 5;
+  snapshot.nodes[1].cpus_allocated = 64;
+  const auto cluster = cluster_info(snapshot, {});
+  EXPECT_EQ(cluster.cluster, "lab");
+  EXPECT_EQ(cluster.nodes[0].state, "mixed") << "59 CPUs are free";
+  EXPECT_EQ(cluster.nodes[1].state, "allocated");
+  const auto& uses = cluster.nodes[0].gpus[0].uses;
+  ASSERT_EQ(uses.size(), 2U);
+  EXPECT_EQ(uses[1].job_id, 2);
+  EXPECT_EQ(uses[1].utilisation, 6'000);
+  EXPECT_EQ(uses[1].memory, mib(512).value());
+}
+
+TEST(View, WhyAJobWaitsAndWhenItStartsAsFarAsThatIsKnown) {
+  const std::int64_t now_s = kNow.ms() / 1'000;
+  Snapshot snapshot{.jobs = {job(1, "", "gpu:1"), job(2, "", "gpu:1"), job(3, "", "gpu:1")}};
+  snapshot.jobs[0].start_s = now_s + 60;
+  snapshot.jobs[1].start_s = now_s + 365 * 86'400;
+  snapshot.jobs[2].start_s = now_s;
+  snapshot.jobs[2].reason = "JobHeldUser";
+  snapshot.jobs[2].priority = 0;
+  const auto jobs = job_infos(snapshot, {}, name_of);
+  EXPECT_EQ(jobs[0].start_ms, kNow.ms() + 60'000);
+  EXPECT_FALSE(jobs[1].start_ms);
+  EXPECT_FALSE(jobs[2].start_ms);
+  EXPECT_EQ(jobs[0].reason_detail, "");
+  EXPECT_THAT(jobs[2].reason_detail, HasSubstr("It is held"));
 }
 
 TEST(View, StatesAreInTheApisWords) {

@@ -409,11 +409,8 @@ api::WhyInfo why_info(const Snapshot& snapshot, const SiteSettings& settings, co
     }
     return why;
   }
-  // For a job without a time limit Slurm plans with a year, and of one that is held (its priority
-  // is 0) it only knows when it may start: no estimates that help anyone.
   const WallTime start(job.start_s * 1'000);
-  if (start > now && start - now < days(300) && job.priority > 0)
-    why.earliest_start_ms = start.ms();
+  if (start > now && !is_no_estimate(job)) why.earliest_start_ms = start.ms();
   if (auto sentence = reason_sentence(snapshot, job, too_much); !sentence.empty()) {
     why.sentences.push_back(std::move(sentence));
   }
