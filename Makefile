@@ -3,7 +3,7 @@ JOBS ?= $(shell nproc)
 export JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help build install run stop bundle image test test-all test-slurm-matrix test-slurm-init test-kube test-clients test-page bench fuzz soak walk tidy format clean update-shell-tests deps-build deps-test deps-kube deps-all
+.PHONY: help build install run stop bundle image test test-all test-slurm-matrix test-slurm-init test-kube test-conformance test-clients test-page bench fuzz soak walk tidy format clean update-shell-tests deps-build deps-test deps-kube deps-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +45,9 @@ test-slurm-init: bundle ## the guide "A cluster from nothing", on five bare Debi
 
 test-kube: deps-kube build ## the tests on real Kubernetes, 1.20 and a current one, each built once from source
 	@tools/test-kube
+
+test-conformance: deps-all build ## the tables of Slurm's texts, against a real Slurm and against Aliquot, and the count
+	@tools/test-conformance
 
 test-clients: build ## submitit, dask-jobqueue, parsl, snakemake and batchspawner from PyPI drive our commands, ROUNDS (50) each
 	@tools/install-deps clients

@@ -81,10 +81,10 @@ TABLE(JobInfo, FIELD(id), FIELD(array_job_id), FIELD(array_task_id), FIELD(array
   FIELD(derived_exit_signal), FIELD(submit_ms), FIELD(eligible_ms), FIELD(start_ms), FIELD(end_ms),
   FIELD(time_limit_ms), FIELD(suspend_ms), FIELD(suspended_total_ms), FIELD(deadline_ms),
   FIELD(ntasks), FIELD(ntasks_per_node), FIELD(cpus_per_task), FIELD(cpus), FIELD(memory),
-  FIELD(gres), FIELD(constraint), FIELD(node), FIELD(gpus), FIELD(enforcement), DETAIL(command),
-  DETAIL(work_dir), DETAIL(std_out), DETAIL(std_err), DETAIL(std_in), DETAIL(submit_host),
-  FIELD(steps), FIELD(user_cpu_ms), FIELD(system_cpu_ms), FIELD(max_rss), FIELD(gpu_ms),
-  FIELD(gpu_memory_peak), FIELD(gpu_utilisation), FIELD(pod));
+  FIELD(gres), FIELD(constraint), FIELD(node), FIELD(gpus), FIELD(enforcement), FIELD(reservation),
+  DETAIL(command), DETAIL(work_dir), DETAIL(std_out), DETAIL(std_err), DETAIL(std_in),
+  DETAIL(submit_host), FIELD(steps), FIELD(user_cpu_ms), FIELD(system_cpu_ms), FIELD(max_rss),
+  FIELD(gpu_ms), FIELD(gpu_memory_peak), FIELD(gpu_utilisation), FIELD(pod));
 TABLE(GpuProcess, FIELD(pid), FIELD(user), FIELD(command), FIELD(memory), FIELD(job_id));
 TABLE(GpuUse, FIELD(job_id), FIELD(memory), FIELD(memory_peak), FIELD(utilisation), FIELD(gpu_ms),
   FIELD(waited_ms), FIELD(refusals), FIELD(container));

@@ -145,6 +145,7 @@ struct JobInfo {
   std::string partition;
   std::string qos;
   std::string comment;
+  std::string reservation;
 
   std::string state;                          // Slurm's long name: PENDING, RUNNING, …
   std::string reason = "None";                // Slurm's word

@@ -1,5 +1,7 @@
 #include "cli/moment.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <ctime>
 #include <optional>
@@ -161,6 +163,32 @@ std::vector<std::string_view> words_of(std::string_view text) {
 }
 
 }  // namespace
+
+std::string no_moment(std::string_view text) {
+  std::size_t place = 0;
+  if (equals_ignoring_case(text.substr(0, 3), "now")) {
+    const bool counts = text.size() > 4 && text[4] >= '0' && text[4] <= '9';
+    place = counts ? 4 : 3;
+  } else {
+    for (const auto word : words_of(text)) {
+      if (parse_named_day(word, Tense::past) || parse_time_of_day(word) || parse_day(word))
+        continue;
+      place = static_cast<std::size_t>(word.data() - text.data());
+      const auto date = split(word, '-');
+      if (date.size() == 3 && small_number(date[0], 1970, 9999)) {
+        place += small_number(date[1], 1, 12) ? 8U : 5U;
+      }
+      // What could be read of it.
+      for (std::size_t size = word.size() - 1; size > 0; --size) {
+        if (!parse_time_of_day(word.substr(0, size))) continue;
+        place += size;
+        break;
+      }
+      break;
+    }
+  }
+  return fmt::format("Invalid time specification (pos={}): {}", place, text);
+}
 
 Result<WallTime> parse_moment(std::string_view text, WallTime now, Tense tense) {
   const bool to_come = tense == Tense::to_come;

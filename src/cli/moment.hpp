@@ -1,6 +1,7 @@
 // Points in time as --begin and --deadline take them, and sacct's -S and -E.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "base/result.hpp"
@@ -18,5 +19,8 @@ namespace aliquot::cli {
 // year's, and a day by itself is its first second.
 enum class Tense { to_come, past };
 Result<WallTime> parse_moment(std::string_view text, WallTime now, Tense tense = Tense::to_come);
+
+// What Slurm says of a text that is no point in time: with the place where it stopped reading.
+std::string no_moment(std::string_view text);
 
 }  // namespace aliquot::cli

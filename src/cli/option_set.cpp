@@ -81,13 +81,25 @@ std::optional<std::size_t> find_letter(SlurmCommand command, char letter) {
   return other;
 }
 
-bool is_node_count(std::string_view text) {
+Parsed<void> check_nodes(std::string_view text) {
   const auto dash = text.find('-');
-  const auto least = parse_digits(text.substr(0, dash));
-  if (!least || *least > INT32_MAX) return false;
-  if (dash == text.npos) return *least > 0;
-  const auto most = parse_digits(text.substr(dash + 1));
-  return most && *most >= *least && *most <= INT32_MAX;
+  const auto read = [](std::string_view word) {
+    const auto number = parse_digits(word);
+    return number && *number <= INT32_MAX ? number : std::nullopt;
+  };
+  const auto no_count = [](std::string_view word) -> Parsed<void> {
+    return tl::make_unexpected(
+        Misuse{kBadValue, fmt::format("\"{}\" is not a valid node count", word)});
+  };
+  const auto least = read(text.substr(0, dash));
+  if (!least) return no_count(text.substr(0, dash));
+  if (dash == text.npos) return {};
+  const auto most = read(text.substr(dash + 1));
+  if (!most) return no_count(text.substr(dash + 1));
+  if (*most >= *least) return {};
+  return tl::make_unexpected(Misuse{
+      kBadValue,
+      fmt::format("Maximum node count {} is less than minimum node count {}", *most, *least)});
 }
 
 bool is_mail_type(std::string_view word) {
@@ -134,12 +146,14 @@ Parsed<void> check(const OptionRow& row, std::string_view value) {
       return unless(parse_time_limit(value).has_value());
     case ValueKind::memory:
       return unless(parse_size(value).has_value());
-    case ValueKind::moment:
-      return unless(parse_moment(value, kAnyTime).has_value());
+    case ValueKind::moment: {
+      if (parse_moment(value, kAnyTime)) return {};
+      Misuse wrong = invalid(row);
+      if (!value.empty()) wrong.plain = no_moment(value);
+      return tl::make_unexpected(std::move(wrong));
+    }
     case ValueKind::nodes:
-      if (is_node_count(value)) return {};
-      return tl::make_unexpected(
-          Misuse{kBadValue, fmt::format("\"{}\" is not a valid node count", value)});
+      return check_nodes(value);
     case ValueKind::signal:
       return unless(parse_signal_option(value).has_value());
     case ValueKind::open_mode:
@@ -150,10 +164,21 @@ Parsed<void> check(const OptionRow& row, std::string_view value) {
       const auto digits = value.substr(!value.empty() && value[0] == '-' ? 1 : 0);
       const auto number = parse_digits(digits);
       if (value.empty() || (number && *number <= 2'147'483'645)) return {};
+      if (!digits.empty() &&
+          std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; })) {
+        return tl::make_unexpected(
+            Misuse{kBadValue, "Invalid --nice value, out of range (+/- 2147483645)"});
+      }
       return tl::make_unexpected(
           Misuse{kBadValue, fmt::format("Invalid --nice value, must be a number: {}", value)});
     }
     case ValueKind::priority:
+      if (value.size() > 1 && value[0] == '-' && parse_digits(value.substr(1))) {
+        return tl::make_unexpected(Misuse{kBadValue, "Priority must be >= 0"});
+      }
+      if (const auto number = parse_digits(value); number && *number >= 4'294'967'294) {
+        return tl::make_unexpected(Misuse{kBadValue, "Priority must be < 4294967294"});
+      }
       return unless(equals_ignoring_case(value, "TOP") || parse_digits(value).has_value());
     case ValueKind::mail_types:
       return unless(std::ranges::all_of(split(value, ','), is_mail_type));

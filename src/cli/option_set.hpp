@@ -78,7 +78,8 @@ enum class Source { script, environment, command_line };
 struct Misuse {
   int status = 1;
   std::string message;
-  bool fatal = false;  // `fatal:`, not `error:`
+  bool fatal = false;      // `fatal:`, not `error:`
+  std::string plain = {};  // a line before it, without the command's name
 };
 template <class T>
 using Parsed = tl::expected<T, Misuse>;

@@ -171,6 +171,10 @@ TEST(OptionSet, RefusesBadValuesInSlurmsWords) {
            Case{"no-kill", "word", 255, "Invalid --no-kill specification"},
            Case{"switches", "word", 1, "Invalid numeric value \"word\" for --switches."},
            Case{"switches", "1@word", 1, "Invalid numeric value \"1@word\" for --switches."},
+           Case{"exclusive", "word", 255, "Invalid --exclusive specification"},
+           Case{"profile", "word", 255, "invalid --profile=word option"},
+           Case{"tmp", "word", 255, "Invalid --tmp specification"},
+           Case{"wait-all-nodes", "2", 255, "Invalid --wait-all-nodes specification"},
            Case{"wait-all-nodes", "-1", 1, "Invalid numeric value \"-1\" for --wait-all-nodes."},
        }) {
     OptionSet options(SlurmCommand::sbatch);
@@ -205,6 +209,9 @@ TEST(OptionSet, AcceptsHintsThatSlurmKnows) {
            {"propagate", "no-such-thing"},
            {"reservation", "no-such-thing"},
            {"switches", "1@10:00"},
+           {"exclusive", "user"},
+           {"profile", "energy,task"},
+           {"tmp", "8G"},
            {"wait-all-nodes", "0"},
        })) {
     EXPECT_TRUE(options.set(name, value, Source::script).has_value()) << name << "=" << value;

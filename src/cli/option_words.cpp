@@ -6,6 +6,7 @@
 #include <array>
 #include <initializer_list>
 
+#include "base/size.hpp"
 #include "base/slurm_time.hpp"
 #include "base/text.hpp"
 
@@ -71,6 +72,13 @@ bool is_memory_binding(std::string_view value) {
   return false;
 }
 
+// `none`, `energy,task`
+bool is_profile(std::string_view value) {
+  return std::ranges::all_of(split(value, ','), [](std::string_view word) {
+    return one_of_words(word, {"none", "all", "energy", "task", "lustre", "network"});
+  });
+}
+
 // `10`, `10S`, `L`
 bool is_login_time(std::string_view value) {
   if (!value.empty() && std::string_view("sSlL").find(value.back()) != std::string_view::npos) {
@@ -100,6 +108,9 @@ Parsed<void> check_option_words(std::string_view name, std::string_view value) {
     return specification(parse_time_limit(value).has_value() || parse_digits(value).has_value());
   }
   if (name == "distribution") return specification(is_distribution(value));
+  if (name == "exclusive") {
+    return specification(value.empty() || one_of_words(value, {"user", "mcs"}));
+  }
   if (name == "get-user-env") return specification(is_login_time(value));
   if (name == "gres-flags") {
     return specification(one_of_words(value, {"disable-binding", "enforce-binding"}));
@@ -109,6 +120,14 @@ Parsed<void> check_option_words(std::string_view name, std::string_view value) {
   }
   if (name == "send-libs") {
     return specification(value.empty() || one_of_words(value, {"yes", "no"}));
+  }
+  if (name == "tmp") return specification(parse_size(value).has_value());
+  if (name == "jobid" || name == "relative") return numeric(is_small_number(value));
+  if (name == "wait-all-nodes") {
+    return is_small_number(value) ? specification(value == "0" || value == "1") : numeric(false);
+  }
+  if (name == "profile") {
+    return unless(is_profile(value), kBadWord, fmt::format("invalid --profile={} option", value));
   }
   if (name == "hint") {
     return unless(one_of_words(value, {"compute_bound", "memory_bound", "multithread",

@@ -35,8 +35,17 @@ bool is_here(DaemonClient& daemon, const OptionSet& options, const Voice& voice)
   }
   const auto named = split(clusters, ',');
   if (std::ranges::find(named, cluster->cluster) != named.end()) return true;
-  voice.error(fmt::format("No cluster '{}' known by database.", clusters));
+  say_no_cluster(voice, clusters);
   return false;
+}
+
+void say_no_cluster(const Voice& voice, std::string_view name) {
+  voice.error(fmt::format("No cluster '{}' known by database.", name));
+  if (voice.name() == "sacct") return;
+  voice.error(
+      fmt::format("'{}' can't be reached now, or it is an invalid entry for --cluster.  Use "
+                  "'sacctmgr list clusters' to see available clusters.",
+                  name));
 }
 
 Reply<std::string> resolve_job_id(DaemonClient& daemon, std::string_view id) {

@@ -18,6 +18,8 @@ int load_failed(std::string_view prefix, const api::ErrorInfo& error);
 // Connects to the daemon, which must serve a cluster that -M names.
 OrStatus<DaemonClient> open_daemon(const OptionSet& options, const Voice& voice,
                                    std::string_view prefix);
+// That there is no cluster of this name, as Slurm says it.
+void say_no_cluster(const Voice& voice, std::string_view name);
 // Whether the daemon's cluster is meant: -M names it or `all`, or is not given. If not, says so.
 bool is_here(DaemonClient& daemon, const OptionSet& options, const Voice& voice);
 

@@ -54,7 +54,7 @@ Answer<std::string> Admission::check_partitions(const Caller& caller, const Owne
   for (const std::string_view name : aliquot::split(names, ',')) {
     const auto found = find_partitions(name);
     if (found.empty() || (name.empty() && !names.empty())) {
-      return refuse(Why::no_such_partition, "there is no partition " + quote(names));
+      return refuse(Why::no_such_partition, "there is no partition " + quote(name));
     }
     const Partition& partition = *found.front();
     const auto may = [&](const std::string& group) {

@@ -48,6 +48,7 @@ constexpr std::array kNames{
     Name{Why::ended_before_start, 410, "ESLURM_ALREADY_DONE"},
     Name{Why::pending, 409, "ESLURM_JOB_PENDING"},
     Name{Why::not_pending, 409, "ESLURM_JOB_NOT_PENDING"},
+    Name{Why::not_suspended, 409, "ESLURM_JOB_NOT_SUSPENDED"},
     Name{Why::batch_only, 409, "ESLURM_BATCH_ONLY"},
     Name{Why::is_ending, 409, "ESLURM_TRANSITION_STATE_NO_UPDATE"},
     Name{Why::not_now, 409, "ESLURM_DISABLED"},

@@ -270,7 +270,10 @@ void ApiServer::post_job(const net::Request& request, const std::vector<std::str
     if (!spec) return respond(spec.error());
     return answer_later(respond, to_response(engine_.runs().cancel(caller, id, *spec)));
   }
-  if (verb == "hold") return answer_later(respond, to_response(engine_.queue().hold(caller, id)));
+  if (verb == "hold") {
+    const bool as_user = request.query.contains("user");
+    return answer_later(respond, to_response(engine_.queue().hold(caller, id, as_user)));
+  }
   if (verb == "release")
     return answer_later(respond, to_response(engine_.queue().release(caller, id)));
   if (verb == "requeue") {

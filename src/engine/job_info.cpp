@@ -16,7 +16,7 @@ namespace {
 // Whoever adds a field to one of them decides here whether the other one has it, in both functions
 // below, and counts it. The test fills every field of JobInfo and expects it back.
 static_assert(boost::pfr::tuple_size_v<Job> == 49);
-static_assert(boost::pfr::tuple_size_v<api::JobInfo> == 64);
+static_assert(boost::pfr::tuple_size_v<api::JobInfo> == 65);
 static_assert(boost::pfr::tuple_size_v<api::GpuHold> == 8);
 
 std::optional<std::int64_t> ms_of(const std::optional<WallTime>& time) {
@@ -122,6 +122,7 @@ void write_info(const Job& job, api::JobInfo& info) {
   info.node = job.node;
   info.gpus = to_holds(job.gpus);
   info.enforcement = job.enforcement;
+  info.reservation = spec.reservation;
   info.pod.clear();
 
   info.command = spec.command;

@@ -27,6 +27,7 @@ TEST(JobInfo, BringsEveryFieldOfARecordBack) {
   spec.account = info.account;
   spec.qos = info.qos;
   spec.comment = info.comment;
+  spec.reservation = info.reservation;
   spec.nice = info.nice;
   spec.requeue = info.requeue;
   spec.batch = info.batch;

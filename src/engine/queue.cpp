@@ -101,7 +101,7 @@ void Queue::hold_one(Job& job, Hold hold) {
   state_.save(job);
 }
 
-Answer<void> Queue::hold(const Caller& caller, const std::string& id) {
+Answer<void> Queue::hold(const Caller& caller, const std::string& id, bool as_user) {
   auto found = TRY(names_.find_owned(caller, id, Why::not_yours));
   const auto waits = [](const Job* job) { return job->state == core::JobState::pending; };
   if (std::ranges::none_of(found.jobs, waits)) {
@@ -109,7 +109,10 @@ Answer<void> Queue::hold(const Caller& caller, const std::string& id) {
   }
   names_.single_out(found);
   for (Job* job : found.jobs) {
-    if (waits(job)) hold_one(*job, state_.is_admin(caller) ? Hold::admin : Hold::user);
+    if (!waits(job)) continue;
+    const bool admin = state_.is_admin(caller);
+    if (admin && as_user) job->hold = Hold::user;
+    hold_one(*job, admin && !as_user ? Hold::admin : Hold::user);
   }
   state_.schedule_needed = true;
   return {};

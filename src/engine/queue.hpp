@@ -44,7 +44,8 @@ class Queue {
   // Changes what was asked for; an error says why it cannot be read.
   using Edit = std::function<Result<void>(api::JobSpec&)>;
   Answer<void> update(const Caller& caller, const std::string& id, const Edit& edit);
-  Answer<void> hold(const Caller& caller, const std::string& id);
+  // as_user: the owner may let it go, whoever holds it.
+  Answer<void> hold(const Caller& caller, const std::string& id, bool as_user = false);
   Answer<void> release(const Caller& caller, const std::string& id);
   // Before the other waiting jobs of their owner: those are lowered, nobody is raised. `7,8`.
   Answer<void> top(const Caller& caller, const std::string& ids);

@@ -49,8 +49,10 @@ Answer<Job> Queue::check_update(const Caller& caller, const Job& job, const Edit
   Job unchanged = job;  // its words, as they are read by now: settings may have changed
   (void)admission_.read_spec(unchanged);
   if (!pending && (checked.request != unchanged.request || next.dependency != before.dependency ||
-                   checked.partition != job.partition)) {
-    return refuse(Why::not_now, "this cannot be changed while the job runs");
+                   checked.partition != job.partition || next.begin_ms != before.begin_ms ||
+                   next.std_out != before.std_out || next.std_err != before.std_err ||
+                   next.std_in != before.std_in || next.work_dir != before.work_dir)) {
+    return refuse(Why::not_pending, "this cannot be changed while the job runs");
   }
   const auto& limit = next.time_limit_ms;
   if (limit != before.time_limit_ms && !state_.is_admin(caller)) {

@@ -51,6 +51,7 @@ enum class Why : std::uint8_t {
   ended_before_start,
   pending,
   not_pending,
+  not_suspended,
   batch_only,
   is_ending,
   not_now,

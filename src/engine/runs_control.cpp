@@ -1,5 +1,7 @@
 // What users do to jobs that run: cancel, requeue, suspend, resume. What it does to a list it does
 // to those that can take it, and is refused where none can.
+#include <signal.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -32,14 +34,15 @@ Answer<void> Runs::cancel(const Caller& caller, const std::string& id,
   if (spec.signal < 0 || spec.signal > 64) {
     return refuse(Why::bad_signal, "there is no such signal");
   }
-  if (spec.signal == 0) {
+  // SIGKILL to the job is its end, whether or not it has begun.
+  if (spec.signal == 0 || (spec.signal == SIGKILL && !spec.batch && !spec.full)) {
     names_.single_out(found);
     for (Job* job : found.jobs) cancel_one(*job, caller);
     return {};
   }
   for (const Job* job : found.jobs) {
     if (job->state == core::JobState::pending) {
-      if (found.jobs.size() == 1) return refuse(Why::pending, "the job has not started");
+      if (found.jobs.size() == 1) return refuse(Why::is_ending, "the job has not started");
       continue;
     }
     const auto target = spec.full    ? node::Target::all
@@ -101,6 +104,9 @@ Answer<void> Runs::requeue(const Caller& caller, const std::string& id, bool hel
   if (std::ranges::any_of(found.jobs, [](const Job* job) { return !job->spec.batch; })) {
     return refuse(Why::batch_only, "only batch jobs can be requeued");
   }
+  if (std::ranges::any_of(found.jobs, [](const Job* job) { return !job->spec.requeue; })) {
+    return refuse(Why::not_now, "the job was submitted with --no-requeue");
+  }
   if (held) names_.single_out(found);
   bool any = false;
   for (Job* job : found.jobs) {
@@ -132,8 +138,9 @@ Answer<void> Runs::suspend(const Caller& caller, const std::string& id) {
   bool any = false;
   for (Job* job : jobs) {
     if (job->state == core::JobState::pending) continue;
+    if (job->state == core::JobState::suspended) any = true;
     if (job->state != core::JobState::running) {
-      refused = refuse(Why::not_now, "the job is suspended or ending");
+      refused = refuse(Why::not_now, "the job is ending");
       continue;
     }
     any = true;
@@ -152,7 +159,9 @@ Answer<void> Runs::suspend(const Caller& caller, const std::string& id) {
 Answer<void> Runs::resume(const Caller& caller, const std::string& id) {
   const auto jobs = TRY(names_.find_owned(caller, id)).jobs;
   bool any = false;
+  bool waits = false;
   for (Job* job : jobs) {
+    waits = waits || job->state == core::JobState::pending;
     if (job->state != core::JobState::suspended) continue;
     any = true;
     count_suspension(*job);
@@ -162,7 +171,8 @@ Answer<void> Runs::resume(const Caller& caller, const std::string& id) {
     clients_.resumed(job->id);
     act_frozen(*job);
   }
-  if (!any) return refuse(Why::not_now, "the job is not suspended");
+  if (!any && waits) return refuse(Why::pending, "the job has not started");
+  if (!any) return refuse(Why::not_suspended, "the job is not suspended");
   return {};
 }
 

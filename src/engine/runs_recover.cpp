@@ -12,7 +12,7 @@ namespace aliquot::engine {
 
 Result<void> Runs::recover() {
   const auto left = TRY(state_.executor.leftovers());
-  state_.last_id = TRY(state_.store.last_id());
+  state_.last_id = std::max(TRY(state_.store.last_id()), state_.settings.first_id - 1);
   const std::int64_t recorded = state_.last_id;
   for (const Leftover& one : left) state_.last_id = std::max(state_.last_id, one.run.job.value());
   if (state_.last_id > recorded) TRY(state_.store.keep_last_id(state_.last_id));

@@ -12,6 +12,7 @@ namespace {
 
 // As in Slurm.
 constexpr std::int64_t kMostShares = 65'533;
+constexpr std::int64_t kMostFirstId = 60'000'000;
 constexpr std::int64_t kMostWeight = 4'294'967'295;
 
 // What goes into LD_PRELOAD, where spaces and colons part names.
@@ -125,6 +126,7 @@ TomlReader program_into(std::string& to) {
 
 TomlReader jobs_into(Settings& settings) {
   return toml_table({{"default_time", read_into(settings.default_time, &TomlPlace::time)},
+                     {"first_id", number_into(settings.first_id, kMostFirstId)},
                      {"memory_per_cpu", size_into(settings.memory_per_cpu)},
                      {"gpus_per_user", gpus_into(settings.gpus_per_user)},
                      {"shares_only_in_reservations", truth_into(settings.shares_in_reservations)},
@@ -227,6 +229,7 @@ Reloaded reload_settings(Settings& current, const Settings& next) {
   live("jobs.memory_per_cpu", &Settings::memory_per_cpu);
   live("jobs.gpus_per_user", &Settings::gpus_per_user);
   live("jobs.shares_only_in_reservations", &Settings::shares_in_reservations);
+  fixed("jobs.first_id", &Settings::first_id);
   fixed("jobs.kill_wait", &Settings::kill_wait);
   fixed("jobs.processes", &Settings::processes);
   live("jobs.min_job_age", &Settings::min_job_age);

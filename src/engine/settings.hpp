@@ -94,6 +94,7 @@ struct Settings {
   std::vector<ExitRange> requeue_exit_hold = {};
   Millis kill_wait = seconds(30);
   Millis min_job_age = seconds(300);       // for which what is over stays in squeue's sight
+  std::int64_t first_id = 1;               // FirstJobId: of a record without jobs
   std::optional<Millis> purge_after = {};  // after which it leaves sacct's; absent: never
   Limits limits = {};
   PrioritySettings priority = {};

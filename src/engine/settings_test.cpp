@@ -49,6 +49,7 @@ library = "/opt/libaliquot.so"
 policy = "least-occupied"
 [jobs]
 memory_per_cpu = "4G"
+first_id = 17000001
 kill_wait = 10
 min_job_age = "5:00"
 [monitor]
@@ -78,6 +79,7 @@ default = true
   EXPECT_EQ(settings->watch_interval, Millis(100));
   EXPECT_EQ(settings->library, "/opt/libaliquot.so");
   EXPECT_EQ(settings->policy, "least-occupied");
+  EXPECT_EQ(settings->first_id, 17'000'001);
   EXPECT_EQ(settings->kill_wait, seconds(10));
   EXPECT_EQ(settings->min_job_age, seconds(300));
   EXPECT_EQ(settings->idle_sample_interval, seconds(60));
@@ -135,6 +137,7 @@ job_factor = 9
 TEST(Settings, AMistakeIsNamedWithItsLine) {
   EXPECT_EQ(complaint("\n[jobs]\nkill_wiat = 3\n"),
             "x.toml:3: jobs.kill_wiat: there is no such setting; known here: default_time, "
+            "first_id, "
             "gpus_per_user, "
             "kill_wait, "
             "memory_per_cpu, min_job_age, processes, purge_after, requeue_exit, "
@@ -224,6 +227,7 @@ memory_per_cpu = "4G"
 default_time = "5:00"
 gpus_per_user = 2
 shares_only_in_reservations = true
+first_id = 9
 kill_wait = 10
 processes = 100
 min_job_age = 5
@@ -260,7 +264,7 @@ name = "short"
                 "jobs.gpus_per_user", "jobs.shares_only_in_reservations", "jobs.min_job_age",
                 "jobs.purge_after", "limits", "priority", "monitor.interval",
                 "monitor.idle_interval", "monitor.stale_after", "log.level"}));
-  EXPECT_EQ(reloaded.changed.size() + reloaded.needs_restart.size(), 33U);
+  EXPECT_EQ(reloaded.changed.size() + reloaded.needs_restart.size(), 34U);
   EXPECT_EQ(current.limits, next->limits);
   EXPECT_EQ(current.limits.jobs_per_user, 5);
   EXPECT_EQ(current.purge_after, days(30));

@@ -166,6 +166,7 @@ api::ClusterInfo Views::cluster_info() const {
   }
   info.config = {
       {"ClusterName", state_.settings.cluster},
+      {"FirstJobId", std::to_string(state_.settings.first_id)},
       {"MinJobAge", fmt::format("{} sec", state_.settings.min_job_age / seconds(1))},
       {"KillWait", fmt::format("{} sec", state_.settings.kill_wait / seconds(1))},
       {"SchedulerType", "sched/aliquot"},

@@ -36,7 +36,7 @@ load helper
   for command in "scancel -M foo $id" "squeue -M foo" "sinfo -M foo" "sacct -M foo" "scontrol -M foo show job $id"; do
     run $command
     [ "$status" -eq 1 ]
-    [ "$output" = "${command%% *}: error: No cluster 'foo' known by database." ]
+    [ "${lines[0]}" = "${command%% *}: error: No cluster 'foo' known by database." ]
   done
   [ "$(squeue -h -M aliquot -o %i)" = "$id" ]
   scancel -M all "$id"

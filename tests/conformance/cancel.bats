@@ -72,7 +72,7 @@ ended() { [[ -z $(squeue -h -j "$1") ]]; }
   scancel -t PENDING --me
   run sacct -n -X -P -o start,state -j "${ids// /,}"
   echo "$output"
-  [ "$(sort -u <<<"$output")" = "None|CANCELLED" ]
+  [ "$(sort -u <<<"$output")" = "None|CANCELLED by $(id -u)" ]
   [ ! -e ran ]
 }
 

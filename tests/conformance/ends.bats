@@ -41,7 +41,8 @@ patient_engine() {
   printf 'stty -a >before; srun --pty bash --norc; stty -a >after; echo >rc\n' >session.sh
   (sleep 600 & echo $! >feeder; wait) | script -qec 'bash session.sh' /dev/null >screen.txt 2>&1 3>&- &
   eventually is_state 1 RUNNING
-  eventually grep -q bash <(squeue -h -s -o %j)
+  has_step() { squeue -h -s -o %j | grep -q bash; }
+  eventually has_step
   scancel 1
   eventually test -e rc
   kill "$(<feeder)"

@@ -7,11 +7,15 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ENGINE=${ENGINE:-local}
 # shellcheck source=tests/eventually.bash
 . "$here/../eventually.bash"
+# shellcheck source=tests/conformance/table.bash
+. "$here/table.bash"
 
 setup() {
   work=$(mktemp -d "${BATS_TMPDIR:-/tmp}/conformance.XXXXXX")
   cd "$work" || return 1
+  local conf=${SLURM_CONF:-}
   unset "${!SBATCH_@}" "${!SLURM_@}" "${!SALLOC_@}"
+  [[ -z $conf || $ENGINE != slurm ]] || export SLURM_CONF=$conf
   printf '#!/bin/bash\nsleep "${1:-1}"\n' >sleep.sh
   if [[ $ENGINE != local ]]; then
     # One clear word instead of a hundred differences.

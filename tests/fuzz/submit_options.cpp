@@ -33,7 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const auto& variable : exported.environment.variables()) {
     fuzz::require(variable.find('=') != variable.npos);
   }
-  fuzz::require_one_line(cli::parse_multi_prog(text, 4));
+  fuzz::require_one_line(cli::parse_multi_prog(text, 4, "prog"));
   const auto binding = cli::parse_gpu_binding(text);
   fuzz::require_one_line(binding);
   if (binding) {

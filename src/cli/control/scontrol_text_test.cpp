@@ -184,12 +184,13 @@ TEST(ScontrolUpdate, ReadsChangesOfJobs) {
   EXPECT_EQ(body({"jobid=4,5", "name=x", "priority=7", "Nice=-3"}),
             "{\n  \"name\": \"x\",\n  \"priority\": 7,\n  \"nice\": -3\n}\n");
   EXPECT_EQ(body({"JobId=4", "TimeLimit=UNLIMITED"}), "{\n  \"time_limit_ms\": null\n}\n");
-  EXPECT_EQ(body({"JobId=4", "TimeLimit=soon"}), "Invalid TimeLimit value: soon");
+  EXPECT_EQ(body({"JobId=4", "TimeLimit=soon"}), "scontrol: error: Invalid TimeLimit value");
   EXPECT_EQ(body({"JobId=4"}), "No changes specified");
   EXPECT_EQ(body({"JobId=4", "Frob=1"}),
             "Update of this parameter is not supported: Frob=1\nRequest aborted");
   EXPECT_EQ(body({"Frob"}),
-            "No valid entity in update command\nInput line must include \"NodeName\" or \"JobId\"");
+            "No valid entity in update command\nInput line must include \"NodeName\", "
+            "\"PartitionName\", \"Reservation\", \"JobId\", or \"SlurmctldDebug\"");
 }
 
 TEST(ScontrolUpdate, ReadsTheNodesState) {

@@ -1,5 +1,6 @@
 #include "cli/control/scontrol_update.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "base/size.hpp"
@@ -34,6 +35,7 @@ constexpr auto kKeys = std::to_array<Key>({
     {"MinMemoryCPU", "memory_per_cpu", Kind::size},
     {"Name", "name", Kind::text},
     {"Nice", "nice", Kind::number},
+    {"NumNodes", "nodes", Kind::number},
     {"NumTasks", "ntasks", Kind::number},
     {"Partition", "partition", Kind::text},
     {"Priority", "priority", Kind::number},
@@ -41,7 +43,11 @@ constexpr auto kKeys = std::to_array<Key>({
     {"Requeue", "requeue", Kind::flag},
     {"ReservationName", "reservation", Kind::text},
     {"StartTime", "begin_ms", Kind::moment},
+    {"StdErr", "std_err", Kind::text},
+    {"StdIn", "std_in", Kind::text},
+    {"StdOut", "std_out", Kind::text},
     {"TimeLimit", "time_limit_ms", Kind::limit},
+    {"WorkDir", "work_dir", Kind::text},
     {"WCKey", "wckey", Kind::text},
     {"GpuMem", "gpu_mem", Kind::text},
     {"GpuShare", "gpu_share", Kind::text},
@@ -83,7 +89,7 @@ Result<void> add_field(JsonWriter& json, const Key& key, std::string_view value,
     }
     case Kind::limit: {
       const auto limit = parse_time_limit(value);
-      if (!limit) break;
+      if (!limit) return fail(Code::invalid_argument, "scontrol: error: Invalid TimeLimit value");
       if (limit->length) {
         json.field(key.field, limit->length->value());
       } else {
@@ -93,7 +99,8 @@ Result<void> add_field(JsonWriter& json, const Key& key, std::string_view value,
     }
     case Kind::moment: {
       const auto moment = parse_moment(value, now, Tense::past);
-      if (!moment) break;
+      if (!moment)
+        return fail(Code::invalid_argument, "{}\nNo changes specified", no_moment(value));
       json.field(key.field, moment->ms());
       return {};
     }
@@ -104,7 +111,8 @@ Result<void> add_field(JsonWriter& json, const Key& key, std::string_view value,
       return {};
     }
   }
-  return fail(Code::invalid_argument, "Invalid {} value: {}", key.name, value);
+  return fail(Code::invalid_argument, "{}Invalid {} value: {}",
+              key.name == "Priority" ? "scontrol: error: " : "", key.name, value);
 }
 
 struct KeyValue {
@@ -160,8 +168,21 @@ Result<NodeUpdate> parse_node(const std::vector<std::string_view>& words) {
   return update;
 }
 
-Result<JobUpdate> parse_job(const std::vector<std::string_view>& words, WallTime now) {
+// `JobName=old TimeLimit=5`: where no number says which, the name does.
+bool goes_by_name(const std::vector<std::string_view>& words) {
+  const auto starts = [](std::string_view word, std::string_view entity) {
+    return names_entity(word.substr(0, word.find('=')), entity);
+  };
+  return !words.empty() && starts(words[0], "JobName") && !starts(words[0], "JobId") &&
+         std::ranges::none_of(words, [&](auto word) { return starts(word, "JobId"); });
+}
+
+Result<JobUpdate> parse_job(std::vector<std::string_view> words, WallTime now) {
   JobUpdate update;
+  if (goes_by_name(words)) {
+    update.of_name = TRY(split_word(words[0])).value;
+    words.erase(words.begin());
+  }
   JsonWriter json;
   json.begin_object();
   bool changed = false;
@@ -196,7 +217,8 @@ Result<JobUpdate> parse_job(const std::vector<std::string_view>& words, WallTime
     TRY(add_field(json, *known, value, now));
   }
   if (!changed) return fail(Code::invalid_argument, "No changes specified");
-  if (update.ids.empty()) return fail(Code::invalid_argument, "No job specification provided");
+  if (update.ids.empty() && update.of_name.empty())
+    return fail(Code::invalid_argument, "No job specification provided");
   update.body = json.end_object().text();
   return update;
 }
@@ -229,14 +251,24 @@ Result<Update> parse_update(const std::vector<std::string_view>& words, WallTime
       update.nodes.push_back(TRY(parse_node(words)));
       return update;
     }
-    if (names_entity(key, "JobId")) {
+    if (names_entity(key, "JobId") || goes_by_name(words)) {
       update.jobs.push_back(TRY(parse_job(words, now)));
       return update;
+    }
+    if (names_entity(key, "StepId")) {
+      return fail(Code::invalid_argument, "slurm_update error: Invalid job id specified");
+    }
+    if (names_entity(key, "PartitionName")) {
+      return fail(Code::invalid_argument,
+                  "slurm_update error: Invalid partition name specified\n"
+                  "Partitions are changed in the settings: see [partition.NAME], and then "
+                  "'scontrol reconfigure'");
     }
   }
   return fail(Code::invalid_argument,
               "No valid entity in update command\n"
-              "Input line must include \"NodeName\" or \"JobId\"");
+              "Input line must include \"NodeName\", \"PartitionName\", \"Reservation\", "
+              "\"JobId\", or \"SlurmctldDebug\"");
 }
 
 }  // namespace aliquot::cli

@@ -13,6 +13,7 @@ namespace aliquot::cli {
 
 struct JobUpdate {
   std::vector<std::string> ids;
+  std::string of_name = {};           // without ids: of all jobs of this name
   std::string body;                   // JSON: the changed fields of a JobSpec
   std::optional<Millis> longer = {};  // TimeLimit=+10, or -10: than each one's is now
 

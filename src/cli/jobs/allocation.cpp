@@ -26,7 +26,9 @@
 namespace aliquot::cli {
 namespace {
 
-constexpr std::string_view kNotAllocated = "Unable to allocate resources";
+std::string_view not_allocated(const Voice& voice) {
+  return voice.name() == "salloc" ? "Job submit/allocate failed" : "Unable to allocate resources";
+}
 // No message about a wait that is shorter than this.
 constexpr std::chrono::milliseconds kSilence(300);
 constexpr std::chrono::seconds kNewPlace(2);
@@ -277,11 +279,11 @@ std::optional<HeldAllocation> HeldAllocation::ask(const OptionSet& options, cons
                                                   const Voice& voice) {
   auto daemon = DaemonClient::connect();
   if (!daemon) {
-    say_refusal(voice, kNotAllocated, daemon.error(), job);
+    say_refusal(voice, not_allocated(voice), daemon.error(), job);
     return std::nullopt;
   }
   if (auto placed = check_places(options, *daemon, voice); !placed) {
-    say_refusal(voice, kNotAllocated, placed.error(), job);
+    say_refusal(voice, not_allocated(voice), placed.error(), job);
     return std::nullopt;
   }
   WaitingNotice notice(job, voice);
@@ -291,7 +293,7 @@ std::optional<HeldAllocation> HeldAllocation::ask(const OptionSet& options, cons
                               : post_patiently<api::Allocation>(*daemon, kTarget, body, voice);
   const auto waited = notice.finish();
   if (!answer) {
-    say_refusal(voice, kNotAllocated, answer.error(), job);
+    say_refusal(voice, not_allocated(voice), answer.error(), job);
     return std::nullopt;
   }
   if (waited) voice.info(fmt::format("job {} has been allocated resources", answer->job_id));

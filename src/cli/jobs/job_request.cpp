@@ -22,6 +22,7 @@
 #include "cli/jobs/gpu_counts.hpp"
 #include "cli/jobs/unused_words.hpp"
 #include "cli/moment.hpp"
+#include "cli/query.hpp"
 #include "cli/users.hpp"
 #include "sys/host_name.hpp"
 #include "sys/program.hpp"
@@ -101,9 +102,13 @@ Parsed<void> set_memory(const OptionSet& options, api::JobSpec& job) {
       chosen = name;
     }
   }
-  if (chosen == "mem") job.memory = bytes_of(options, chosen);
-  if (chosen == "mem-per-cpu") job.memory_per_cpu = bytes_of(options, chosen);
-  if (chosen == "mem-per-gpu") job.memory_per_gpu = bytes_of(options, chosen);
+  // Slurm counts in whole MiB.
+  auto bytes = bytes_of(options, chosen);
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  if (bytes && *bytes % kMiB != 0 && *bytes < INT64_MAX - kMiB) *bytes += kMiB - *bytes % kMiB;
+  if (chosen == "mem") job.memory = bytes;
+  if (chosen == "mem-per-cpu") job.memory_per_cpu = bytes;
+  if (chosen == "mem-per-gpu") job.memory_per_gpu = bytes;
   return {};
 }
 
@@ -208,6 +213,7 @@ Parsed<api::JobSpec> make_job(const OptionSet& options, const CallSite& caller, 
   if (auto fine = check_words(options); !fine) return tl::make_unexpected(fine.error());
   if (auto fine = gpu_binding_of(options); !fine) return tl::make_unexpected(fine.error());
   for (const auto& [option, field] : kTexts) job.*field = options.text(option);
+  if (options.has("partition") && job.partition.empty()) job.partition = "(null)";
   for (const auto& [option, field] : kMaybeTexts) job.*field = options.maybe(option);
 
   job.work_dir = resolve_path(options.text("chdir", caller.folder), caller.folder);
@@ -236,6 +242,8 @@ Parsed<api::JobSpec> make_job(const OptionSet& options, const CallSite& caller, 
 
   if (const auto nodes = options.maybe("nodes")) {
     job.nodes = parse_digits(std::string_view(*nodes).substr(0, nodes->find('-'))).value_or(1);
+    const bool range = nodes->find('-') != std::string::npos;
+    if (job.nodes == 0 && range) job.nodes = 1;
   }
   job.ntasks = options.number("ntasks");
   job.ntasks_per_node = options.number("ntasks-per-node");
@@ -271,10 +279,13 @@ Reply<void> check_places(const OptionSet& options, DaemonClient& daemon, const V
   const auto cluster = daemon.get<api::ClusterInfo>("/v1/cluster");
   if (!cluster) return tl::make_unexpected(cluster.error());
   if (clusters && !equals_ignoring_case(*clusters, "all") && !names(*clusters, cluster->cluster)) {
-    voice.error(fmt::format("No cluster '{}' known by database.", *clusters));
+    say_no_cluster(voice, *clusters);
     return tl::make_unexpected(api::ErrorInfo{"", ""});
   }
   if (wanted && !names_only(*wanted, cluster->node.name)) {
+    return tl::make_unexpected(api::ErrorInfo{"ESLURM_INVALID_NODE_NAME", ""});
+  }
+  if (unwanted && !unwanted->empty() && !names_only(*unwanted, cluster->node.name)) {
     return tl::make_unexpected(api::ErrorInfo{"ESLURM_INVALID_NODE_NAME", ""});
   }
   if (unwanted && names(*unwanted, cluster->node.name)) {
@@ -350,8 +361,24 @@ void say_refusal(const Voice& voice, std::string_view prefix, const api::ErrorIn
   const auto text = error_text(error);
   constexpr std::string_view kMemory = "Memory specification can not be satisfied";
   bool hint = false;
-  if (error.code == "ESLURM_INVALID_PARTITION_NAME" && voice.name() != "srun") {
-    voice.error(fmt::format("invalid partition specified: {}", job.partition));
+  if (prefix == kTestFailed) {  // perror's
+    fmt::print(stderr, "{}: {}\n", prefix, text);
+    return;
+  }
+  if (error.code == "ESLURM_INVALID_GRES" && !job.gpu_mem && !job.gpu_share) {
+    voice.error(text);  // Slurm's commands find it themselves
+    if (!error.message.empty() && error.message != text) {
+      voice.info(fmt::format("hint: {}", error.message));
+    }
+    return;
+  }
+  if (error.code == "ESLURM_INVALID_PARTITION_NAME") {
+    const auto named = error.message.find("'");
+    const auto end = error.message.find("'", named + 1);
+    voice.error(fmt::format("invalid partition specified: {}",
+                            named == std::string::npos || end == std::string::npos
+                                ? job.partition
+                                : error.message.substr(named + 1, end - named - 1)));
   } else if (error.message.starts_with(kMemory)) {
     voice.error(kMemory);
   } else if (!error.message.empty() && error.message != text && error.code != kUnreachable &&

@@ -41,7 +41,8 @@ std::string filled_in(std::string_view word, std::size_t rank, std::size_t offse
 }  // namespace
 
 Result<std::vector<std::vector<std::string>>> parse_multi_prog(std::string_view text,
-                                                               std::size_t ntasks) {
+                                                               std::size_t ntasks,
+                                                               std::string_view name) {
   std::vector<std::vector<std::string>> commands(ntasks);
   std::size_t number = 0;
   for (const auto line : split(text, '\n')) {
@@ -49,7 +50,8 @@ Result<std::vector<std::vector<std::string>>> parse_multi_prog(std::string_view 
     const auto words = split_directive(line);
     if (words.empty()) continue;
     if (words.size() < 2) {
-      return fail(Error::Code::invalid_argument, "Line {} of configuration file invalid", number);
+      return fail(Error::Code::invalid_argument, "Line {} of configuration file {} invalid", number,
+                  name);
     }
     std::vector<std::size_t> ranks;
     if (words[0] == "*") {
@@ -60,7 +62,8 @@ Result<std::vector<std::vector<std::string>>> parse_multi_prog(std::string_view 
       auto read = parse_ranks(words[0], ntasks);
       if (!read) {
         return fail(Error::Code::invalid_argument,
-                    "Line {} of configuration file has invalid task id: {}", number, words[0]);
+                    "Line {} of configuration file {} invalid: no tasks are {}", number, name,
+                    words[0]);
       }
       ranks = std::move(*read);
     }
@@ -77,7 +80,8 @@ Result<std::vector<std::vector<std::string>>> parse_multi_prog(std::string_view 
   }
   for (std::size_t rank = 0; rank < ntasks; ++rank) {
     if (commands[rank].empty()) {
-      return fail(Error::Code::not_found, "Configuration file lacks a program for task {}", rank);
+      return fail(Error::Code::not_found, "Configuration file {} invalid, no record for task id {}",
+                  name, rank);
     }
   }
   return commands;

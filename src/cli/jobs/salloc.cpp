@@ -114,7 +114,7 @@ api::StepEnd run_command(const std::vector<std::string>& words, const Environmen
     }
     files.keep_only();
     become_program(words, environment);
-    voice.error(fmt::format("Unable to find program: {}", words[0]));
+    voice.error(fmt::format("_fork_command: Unable to find command \"{}\"", words[0]));
     ::_exit(1);
   }
   revocation.set_child(pid);

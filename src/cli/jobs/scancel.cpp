@@ -30,6 +30,7 @@ struct Request {
   std::string qos;
   std::string state;
   std::string node;
+  std::string reservation;
   std::string wckey;
   int signal = 0;
   bool batch = false;
@@ -38,21 +39,19 @@ struct Request {
 
   [[nodiscard]] bool filters() const {
     return !user.empty() || !name.empty() || !account.empty() || !partition.empty() ||
-           !qos.empty() || !state.empty() || !node.empty() || !wckey.empty();
+           !qos.empty() || !state.empty() || !node.empty() || !reservation.empty() ||
+           !wckey.empty();
   }
 };
 
-// Reads the options. Returns Slurm's message about the first that is wrong; empty: all is well.
-std::string read_filters(const OptionSet& options, Request& request) {
+// Reads the options; what is wrong with the first that is, is said as Slurm says it.
+bool read_filters(const OptionSet& options, const Voice& voice, Request& request) {
   request.name = options.text("name");
   request.account = options.text("account");
   request.partition = options.text("partition");
   request.qos = options.text("qos");
   request.node = options.text("nodelist");
-  // Jobs do not say it: better none than all.
-  if (options.has("reservation")) {
-    return "--reservation: jobs cannot be chosen by their reservation here: name them by id";
-  }
+  request.reservation = options.text("reservation");
   request.wckey = options.text("wckey");
   request.batch = options.has("batch");
   request.full = options.has("full");
@@ -60,22 +59,32 @@ std::string read_filters(const OptionSet& options, Request& request) {
   if (options.has("me")) request.user = user_name(Uid(::getuid()));
   if (const auto user = options.maybe("user")) {
     const auto uid = find_user(*user);
-    if (!uid) return fmt::format("Invalid user name: {}", *user);
+    if (!uid) {
+      voice.error(fmt::format("Invalid user name: {}", *user));
+      return false;
+    }
     request.user = user_name(*uid);
   }
   if (const auto signal = options.maybe("signal")) {
     const auto number = parse_signal_name(*signal);
-    if (!number) return fmt::format("Unknown job signal: {}", *signal);
+    if (!number) {
+      fmt::print(stderr, "Unknown job signal: {}\n", make_plain(*signal));
+      return false;
+    }
     request.signal = *number;
   }
   if (const auto text = options.maybe("state")) {
     const auto state = find_state(*text);
     if (state != "PENDING" && state != "RUNNING" && state != "SUSPENDED") {
-      return fmt::format("Invalid job state specified: {}", *text);
+      fmt::print(stderr,
+                 "Invalid job state specified: {}\n"
+                 "Valid job states are PENDING, RUNNING, and SUSPENDED\n",
+                 make_plain(*text));
+      return false;
     }
     request.state = *state;
   }
-  return {};
+  return true;
 }
 
 // Reads the ids after the options. Returns what is wrong with them; empty: all is well.
@@ -107,7 +116,7 @@ bool matches(const Request& request, const api::JobInfo& job) {
          in_list(request.partition, job.partition) && in_list(request.qos, job.qos) &&
          (request.state.empty() || job.state == request.state) &&
          (request.node.empty() || job.node == request.node) &&
-         request.wckey.empty();  // no job has one
+         in_list(request.reservation, job.reservation) && request.wckey.empty();  // no job has one
 }
 
 class Canceller {
@@ -224,9 +233,8 @@ int run_scancel(int argc, char** argv) {
   const auto call = read_call(SlurmCommand::scancel, argc, argv, voice);
   if (!call) return call.error();
   Request request;
-  auto wrong = read_filters(call->options, request);
-  if (wrong.empty()) wrong = read_ids(call->words, request);
-  if (!wrong.empty()) {
+  if (!read_filters(call->options, voice, request)) return 1;
+  if (const auto wrong = read_ids(call->words, request); !wrong.empty()) {
     voice.error(wrong);
     return 1;
   }

@@ -69,8 +69,10 @@ Result<std::vector<std::vector<std::string>>> commands_of(const OptionSet& optio
                                                           std::size_t ntasks) {
   if (!options.has("multi-prog")) return std::vector(ntasks, words);
   const auto file = read_script_file(words[0]);
-  if (!file) return fail(Error::Code::not_found, "{}", file.error().message);
-  return parse_multi_prog(file->text, ntasks);
+  if (!file) {
+    return fail(Error::Code::not_found, "Could not open multi_prog config file {}", words[0]);
+  }
+  return parse_multi_prog(file->text, ntasks, words[0]);
 }
 
 // The environment of all tasks: the caller's as --export has it, the job's, the step's.

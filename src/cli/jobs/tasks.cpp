@@ -110,7 +110,7 @@ class Runner {
       }
     }
     if (!opened) {
-      voice_.error(fmt::format("Could not open stdout file: {}: {}", path, std::strerror(errno)));
+      voice_.error(fmt::format("Could not open stdout file: {}", std::strerror(errno)));
       return false;
     }
     file = opened.get();
@@ -138,7 +138,7 @@ class Runner {
     }
     file = sys::Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (file) return true;
-    voice_.error(fmt::format("Could not open stdin file: {}: {}", path, std::strerror(errno)));
+    voice_.error(fmt::format("Could not open stdin file: {}", std::strerror(errno)));
     return false;
   }
 

@@ -102,7 +102,7 @@ constexpr auto kRefused = std::to_array<RefusedOption>({
     {"task-prolog", kNoPrograms},
     {"thread-spec", kNoSpareCores, not_zero},
     {"time-min", "time limits are not shortened to fit: write the shorter one as --time"},
-    {"tmp", "space in /tmp is not counted: look at it in the script, with df"},
+    {"tmp", "space in /tmp is not counted: look at it in the script, with df", not_zero},
 });
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/console.hpp"
+#include "cli/sim/sim.hpp"
 #include "sim/file.hpp"
 #include "sim/shell.hpp"
 

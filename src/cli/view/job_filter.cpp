@@ -36,7 +36,8 @@ bool JobFilter::accepts(const api::JobInfo& job) const {
   }
   return any_or_one_of(uids, job.uid) && in_any(partitions, job.partition) &&
          any_or_one_of(names, job.name) && any_or_one_of(accounts, job.account) &&
-         any_or_one_of(qos, job.qos) && any_or_one_of(nodes, job.node) && licenses.empty() &&
+         any_or_one_of(qos, job.qos) && any_or_one_of(reservations, job.reservation) &&
+         licenses.empty() && any_or_one_of(nodes, job.node) &&
          (ids.empty() ||
           std::ranges::any_of(ids, [&](const auto& id) { return matches_job_id(job, id); }));
 }

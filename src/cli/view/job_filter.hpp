@@ -18,8 +18,9 @@ struct JobFilter {
   std::vector<std::string> names;
   std::vector<std::string> accounts;
   std::vector<std::string> qos;
-  std::vector<std::string> nodes;     // where it runs
+  std::vector<std::string> reservations;
   std::vector<std::string> licenses;  // no job has any
+  std::vector<std::string> nodes;     // where it runs
 
   [[nodiscard]] bool accepts(const api::JobInfo& job) const;
   // It accepts nothing that is over.

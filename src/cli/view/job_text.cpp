@@ -41,7 +41,7 @@ constexpr auto kSlurmStates = std::to_array<State>({
 });
 // All states in the order in which squeue lists them.
 constexpr std::string_view kStateOrder =
-    "PD R S CD CA F TO NF PR BF DL OOM CG CF RS RV RQ RF RH SI SE SO RD ST";
+    "PD R S CD CA F TO NF PR BF DL OOM CG CF RS RD RQ RF RH RV SI SE SO ST";
 
 // Either name, in any case of letters.
 std::optional<State> find_names(std::string_view word) {

@@ -27,7 +27,10 @@ int show_every(const OptionSet& options, const Voice& voice, const std::function
   if (!options.has("iterate")) return show();
   const auto seconds = options.number("iterate");
   if (!seconds || *seconds < 1 || *seconds > 1'000'000) {
-    voice.error(fmt::format("--iterate={}", options.text("iterate")));
+    const bool nodes = voice.name() == "sinfo";
+    voice.error(fmt::format("{}--iterate={}", nodes ? "Error: invalid entry for " : "",
+                            options.text("iterate")));
+    if (!nodes) fmt::print(stderr, "\n");
     return 1;
   }
   while (true) {

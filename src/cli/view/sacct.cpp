@@ -100,11 +100,11 @@ std::string accounting_format(const NamedCall& call) {
   return format.empty() ? std::string(kSacctFormat) : format;
 }
 
-// The steps that -j 7.batch or -j 7.0 leaves.
-void keep_steps(api::JobInfo& job, const std::vector<std::string>& ids) {
+// The steps that -j 7.batch or -j 7.0 leaves; whether the job itself was not asked for.
+bool keep_steps(api::JobInfo& job, const std::vector<std::string>& ids) {
   const bool whole = std::ranges::any_of(
       ids, [&](const auto& id) { return id.find('.') == id.npos && matches_job_id(job, id); });
-  if (whole || ids.empty()) return;
+  if (whole || ids.empty()) return false;
   std::erase_if(job.steps, [&](const api::StepInfo& step) {
     return std::ranges::none_of(ids, [&](const auto& id) {
       const auto dot = id.find('.');
@@ -112,13 +112,23 @@ void keep_steps(api::JobInfo& job, const std::vector<std::string>& ids) {
              id.substr(dot + 1) == step.id;
     });
   });
+  return true;
 }
 
-void select_accounted(std::vector<api::JobInfo>& jobs, JobFilter filter,
-                      const std::vector<std::string>& ids) {
+// Returns the jobs of which only steps were asked for.
+std::vector<std::int64_t> select_accounted(std::vector<api::JobInfo>& jobs, JobFilter filter,
+                                           const std::vector<std::string>& ids) {
   for (const auto& id : ids) filter.ids.push_back(id.substr(0, id.find_first_of(".+")));
   std::erase_if(jobs, [&](const api::JobInfo& job) { return !filter.accepts(job); });
-  for (auto& job : jobs) keep_steps(job, ids);
+  std::vector<std::int64_t> steps_only;
+  for (auto& job : jobs) {
+    if (keep_steps(job, ids)) steps_only.push_back(job.id);
+  }
+  // The elements of an array stand together, in their order.
+  std::ranges::stable_sort(jobs, {}, [](const api::JobInfo& job) {
+    return std::pair(job.array_job_id.value_or(job.id), job.array_task_id.value_or(-1));
+  });
+  return steps_only;
 }
 
 std::string accounting_target(const AccountingQuery& query, const std::vector<std::string>& ids,
@@ -176,7 +186,8 @@ int show_accounting(const NamedCall& call, AccountingQuery query, const Voice& v
   }
   auto list = daemon->list(accounting_target(query, ids, options.has("duplicates")));
   if (!list) return load_failed(kSacctPrefix, list.error());
-  select_accounted(list->jobs, query.filter, ids);
+  auto layout = accounting_layout(options);
+  layout.steps_only = select_accounted(list->jobs, query.filter, ids);
   const bool json = wants_json(options);
   if (json || std::ranges::any_of(
                   *fields, [](const auto& field) { return field.view->name == "Cluster"; })) {
@@ -185,7 +196,7 @@ int show_accounting(const NamedCall& call, AccountingQuery query, const Voice& v
     query.context.cluster = cluster->cluster;
   }
   return print(json ? sacct_json(list->jobs, query.context.cluster, query.context.now)
-                    : format_sacct(*fields, list->jobs, accounting_layout(options), query.context));
+                    : format_sacct(*fields, list->jobs, layout, query.context));
 }
 
 }  // namespace

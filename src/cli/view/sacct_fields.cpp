@@ -97,6 +97,8 @@ Text end_of(const AccountingRow& row) {
 }
 
 Text exit_of(const AccountingRow& row) {
+  // How what was cancelled ended is its steps' to say.
+  if (row.step == nullptr && row.job->state == "CANCELLED") return "0:0";
   return row.step == nullptr ? exit_code_text(row.job->exit_code, row.job->exit_signal)
                              : exit_code_text(row.step->exit_code, row.step->exit_signal);
 }
@@ -303,7 +305,7 @@ Result<std::vector<ChosenField>> choose_sacct_fields(std::string_view format) {
 }
 
 std::string accounting_state(const api::JobInfo& job) {
-  if (job.state == "CANCELLED" && job.cancelled_by.value_or(0) != 0) {
+  if (job.state == "CANCELLED" && job.cancelled_by) {
     return fmt::format("CANCELLED by {}", *job.cancelled_by);
   }
   return job.state;
@@ -334,7 +336,9 @@ std::string format_sacct(const std::vector<ChosenField>& fields,
     line([&](const ChosenField& field) { return field.view->text(row, context); });
   };
   for (const auto& job : jobs) {
-    add({&job, nullptr});
+    if (std::ranges::find(layout.steps_only, job.id) == layout.steps_only.end()) {
+      add({&job, nullptr});
+    }
     if (!layout.steps) continue;
     for (const auto& step : job.steps) add({&job, &step});
   }

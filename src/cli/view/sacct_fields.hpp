@@ -63,6 +63,7 @@ struct SacctLayout {
   bool steps = true;                          // -X: without
   std::optional<std::string> delimiter = {};  // -p, -P
   bool trailing = false;                      // -p
+  std::vector<std::int64_t> steps_only = {};  // jobs of which steps were asked for by name
 };
 std::string format_sacct(const std::vector<ChosenField>& fields,
                          const std::vector<api::JobInfo>& jobs, const SacctLayout& layout,

@@ -97,6 +97,8 @@ TEST(Sacct, SaysWhoCancelled) {
 46                        PENDING              PENDING      0:0 QOSMaxWallDurationP+ 
 )");
   one.cancelled_by = 0;
+  EXPECT_EQ(accounting_state(one), "CANCELLED by 0");
+  one.cancelled_by.reset();
   EXPECT_EQ(accounting_state(one), "CANCELLED");
 }
 

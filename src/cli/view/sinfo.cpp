@@ -1,5 +1,6 @@
 // sinfo: from its options to what is asked and shown.
 #include <algorithm>
+#include <array>
 
 #include "base/text.hpp"
 #include "base/timestamp.hpp"
@@ -25,6 +26,20 @@ SinfoView sinfo_view(const OptionSet& options) {
 
 bool is_or_any(const std::vector<std::string>& wanted, const std::string& name) {
   return wanted.empty() || std::ranges::find(wanted, name) != wanted.end();
+}
+
+// The words of Slurm for -t, and for how it is asked beside them.
+bool is_node_state(std::string_view word) {
+  constexpr auto kWords = std::to_array<std::string_view>(
+      {"all",         "unknown",    "unk",         "down",           "idle",
+       "allocated",   "alloc",      "error",       "mixed",          "mix",
+       "future",      "futr",       "drain",       "drained",        "draining",
+       "drng",        "no_respond", "reserved",    "resv",           "perfctrs",
+       "npc",         "power_up",   "power_down",  "powering_down",  "powered_down",
+       "powering_up", "maint",      "reboot",      "cloud",          "completing",
+       "comp",        "fail",       "failing",     "failg",          "planned",
+       "plnd",        "blocked",    "invalid_reg", "dynamic_future", "dynamic_norm"});
+  return std::ranges::any_of(kWords, [&](auto known) { return equals_ignoring_case(word, known); });
 }
 
 bool wants_node(const OptionSet& options, const api::NodeInfo& node) {
@@ -57,9 +72,14 @@ int show_nodes(const OptionSet& options, const Voice& voice) {
         reservation_table(all->reservations, *cluster, !options.has("noheader"), wall_now()));
   }
 
+  const auto wanted = options.words("partition");
+  std::vector<const api::PartitionInfo*> partitions;
+  for (const auto& partition : cluster->partitions) {
+    if (is_or_any(wanted, partition.name)) partitions.push_back(&partition);
+  }
   const auto view = sinfo_view(options);
   auto columns = chosen_columns(options, view == SinfoView::usual);
-  if (columns.format.empty()) columns.format = sinfo_format(view, *cluster);
+  if (columns.format.empty()) columns.format = sinfo_format(view, *cluster, partitions);
   const auto listing = Listing<NodeRow>::of(sinfo_fields(), columns.format, columns.by_name);
   if (!listing) {
     voice.error(listing.error().message);
@@ -68,13 +88,7 @@ int show_nodes(const OptionSet& options, const Voice& voice) {
   for (const auto& field : listing->unknown()) {
     voice.error(fmt::format("Invalid node format specification: {}", field));
   }
-  const auto wanted = options.words("partition");
-  std::vector<const api::PartitionInfo*> partitions;
-  for (const auto& partition : cluster->partitions) {
-    if (is_or_any(wanted, partition.name) && wants_node(options, cluster->node)) {
-      partitions.push_back(&partition);
-    }
-  }
+  if (!wants_node(options, cluster->node)) partitions.clear();
   const ViewContext context{wall_now()};
   std::string text;
   if (options.has("long") || options.has("iterate")) text += format_date_line(context.now) + "\n";
@@ -92,6 +106,14 @@ int run_sinfo(int argc, char** argv) {
   Voice voice("sinfo");
   const auto call = read_call(SlurmCommand::sinfo, argc, argv, voice);
   if (!call) return call.error();
+  for (const auto& word : call->options.words("states")) {
+    if (word.empty() || is_node_state(word)) continue;
+    voice.error(fmt::format("Bad state string: \"{}\"", word));
+    voice.error(
+        "valid states: unknown,down,idle,allocated,?,mixed,future,drain,drained,draining,"
+        "no_respond,reserved,perfctrs,cloud,completing,");
+    return 1;
+  }
   return show_every(call->options, voice, [&] { return show_nodes(call->options, voice); });
 }
 

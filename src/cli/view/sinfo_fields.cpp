@@ -132,10 +132,10 @@ constexpr auto kSinfoFields = std::to_array<ViewField<NodeRow>>({
 // clang-format on
 
 // Wide enough for the header at least.
-std::size_t widest_partition(const api::ClusterInfo& cluster) {
+std::size_t widest_partition(const std::vector<const api::PartitionInfo*>& partitions) {
   std::size_t width = 9;
-  for (const auto& partition : cluster.partitions) {
-    width = std::max(width, partition.name.size() + (partition.is_default ? 1 : 0));
+  for (const auto* partition : partitions) {
+    width = std::max(width, partition->name.size() + (partition->is_default ? 1 : 0));
   }
   return width;
 }
@@ -144,9 +144,10 @@ std::size_t widest_partition(const api::ClusterInfo& cluster) {
 
 std::span<const ViewField<NodeRow>> sinfo_fields() { return kSinfoFields; }
 
-std::string sinfo_format(SinfoView view, const api::ClusterInfo& cluster) {
-  const auto partition = widest_partition(cluster);
-  const auto node = std::max<std::size_t>(8, cluster.node.name.size());
+std::string sinfo_format(SinfoView view, const api::ClusterInfo& cluster,
+                         const std::vector<const api::PartitionInfo*>& partitions) {
+  const auto partition = widest_partition(partitions);
+  const auto node = std::max<std::size_t>(9, cluster.node.name.size());
   switch (view) {
     case SinfoView::usual:
       return fmt::format("%{}P %.5a %.10l %.6D %.6t %N", partition);

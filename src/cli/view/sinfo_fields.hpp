@@ -21,7 +21,9 @@ std::span<const ViewField<NodeRow>> sinfo_fields();
 
 enum class SinfoView { usual, longer, by_node, by_node_longer, summary, reasons };
 // Slurm widens the first column to the longest name.
-std::string sinfo_format(SinfoView view, const api::ClusterInfo& cluster);
+// As wide as these partitions are.
+std::string sinfo_format(SinfoView view, const api::ClusterInfo& cluster,
+                         const std::vector<const api::PartitionInfo*>& partitions);
 
 struct SinfoRows {
   bool by_node = false;  // -N: partitions are never put together

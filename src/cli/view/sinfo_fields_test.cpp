@@ -18,8 +18,14 @@ std::string show(const api::ClusterInfo& cluster, const std::string& format, boo
   return format_sinfo(*listing, cluster, partitions, rows, {kNow});
 }
 
+std::string format_of(SinfoView which, const api::ClusterInfo& cluster) {
+  std::vector<const api::PartitionInfo*> partitions;
+  for (const auto& partition : cluster.partitions) partitions.push_back(&partition);
+  return sinfo_format(which, cluster, partitions);
+}
+
 std::string view(SinfoView which, const SinfoRows& rows = {}) {
-  return show(cluster(), sinfo_format(which, cluster()), false, rows);
+  return show(cluster(), format_of(which, cluster()), false, rows);
 }
 
 TEST(Sinfo, PrintsPartitions) {
@@ -56,7 +62,7 @@ TEST(Sinfo, PrintsReasons) {
   auto drained = cluster();
   drained.node.state = "draining";
   drained.node.reason = "bad gpu 2";
-  EXPECT_EQ(show(drained, sinfo_format(SinfoView::reasons, drained), false, {}),
+  EXPECT_EQ(show(drained, format_of(SinfoView::reasons, drained), false, {}),
             "REASON               USER      TIMESTAMP           NODELIST\n"
             "bad gpu 2            Unknown   Unknown             localhost\n");
   EXPECT_EQ(show(drained, "%P %t", false, {.header = false}), "gpu* drng\ndebug drng\n");
@@ -81,7 +87,7 @@ TEST(Sinfo, TellsWhyAGpuTakesNoJobs) {
   auto info = cluster();
   info.node.gpus[2].reason = "bad fan";
   info.node.gpus[2].reason_user = "root";
-  EXPECT_EQ(show(info, sinfo_format(SinfoView::reasons, info), false, {.reasons = true}),
+  EXPECT_EQ(show(info, format_of(SinfoView::reasons, info), false, {.reasons = true}),
             "REASON               USER      TIMESTAMP           NODELIST\n"
             "gpu 2: bad fan       root      Unknown             localhost\n");
 }

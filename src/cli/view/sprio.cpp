@@ -42,7 +42,7 @@ int run_sprio(int argc, char** argv) {
       call->words.size() == 1 && options.has("jobs") && options.text("jobs").empty();
   if (!call->words.empty() && !follows) {
     voice.error(fmt::format("Unrecognized option: {}", call->words.front()));
-    fmt::print(stderr, "{}", usage_text(SlurmCommand::sprio));
+    print(usage_text(SlurmCommand::sprio));
     return 1;
   }
   auto list_of_ids = options.words("jobs");

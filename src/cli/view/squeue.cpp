@@ -18,6 +18,7 @@ namespace {
 OrStatus<JobFilter> read_queue_filter(const OptionSet& options, const Voice& voice) {
   JobFilter filter;
   for (const auto& word : options.words("states")) {
+    if (word.empty()) continue;
     if (equals_ignoring_case(word, "all")) {
       filter.all_states = true;
     } else if (const auto state = find_state(word)) {
@@ -25,12 +26,14 @@ OrStatus<JobFilter> read_queue_filter(const OptionSet& options, const Voice& voi
     } else {
       voice.error(fmt::format("Invalid job state specified: {}", word));
       voice.error(fmt::format("Valid job states include: {}", all_states()));
+      fmt::print(stderr, "\n");
       return tl::make_unexpected(1);
     }
   }
   if (options.has("me")) filter.uids.push_back(::getuid());
   const auto* users = options.find("user");
-  if (users != nullptr && (users->source == Source::command_line || !options.has("me"))) {
+  if (users != nullptr && !users->text.empty() &&
+      (users->source == Source::command_line || !options.has("me"))) {
     const auto uids = resolve_users(users->text);
     if (!uids) {
       voice.error(fmt::format("Invalid user: {}", uids.error()));
@@ -42,12 +45,9 @@ OrStatus<JobFilter> read_queue_filter(const OptionSet& options, const Voice& voi
   filter.names = options.words("name");
   filter.partitions = options.words("partition");
   filter.qos = options.words("qos");
-  filter.nodes = options.words("nodelist");
+  filter.reservations = options.words("reservation");
   filter.licenses = options.words("licenses");
-  if (options.has("reservation")) {
-    voice.error("--reservation: jobs cannot be chosen by their reservation here");
-    return tl::make_unexpected(1);
-  }
+  filter.nodes = options.words("nodelist");
   return filter;
 }
 
@@ -57,7 +57,7 @@ OrStatus<std::string> read_queue_ids(const OptionSet& options, const Voice& voic
   if (const auto steps_of = options.text("steps"); !steps_of.empty()) {
     list += (list.empty() ? "" : ",") + steps_of;
   }
-  if (list.empty() && !options.has("jobs")) return list;
+  if (list.empty()) return list;
   for (const auto id : split_outside_brackets(list)) {
     if (is_job_id(id)) continue;
     voice.error(fmt::format("Invalid job id: {}", id));
@@ -122,6 +122,15 @@ int show_queue(const OptionSet& options, const std::string& ids, SqueueView& vie
     view.filter.ids = std::move(*resolved);
   }
   const bool json = wants_json(options);
+  if (!view.filter.nodes.empty()) {
+    const auto cluster = daemon->get<api::ClusterInfo>("/v1/cluster");
+    if (!cluster) return load_failed(kPrefix, cluster.error());
+    for (const auto& node : view.filter.nodes) {
+      if (node == cluster->node.name) continue;
+      voice.error(fmt::format("Invalid node name {}", node));
+      return 1;
+    }
+  }
   auto list = daemon->list(queue_target(view, json));
   if (!list) return load_failed(kPrefix, list.error());
   if (view.filter.ids.size() == 1 && list->jobs.empty()) {

@@ -50,6 +50,17 @@ void array_task(Out& out, const JobInfo& job, const Context&) {
   }
 }
 
+// Of a job that may not begin before a time, and of which no better is known: that time.
+std::optional<std::int64_t> start(const JobInfo& job) {
+  return job.start_ms || job.reason != "BeginTime" ? job.start_ms : job.eligible_ms;
+}
+
+// None while the job is held.
+std::optional<std::int64_t> eligible(const JobInfo& job) {
+  if (job.reason.starts_with("JobHeld") || job.reason.starts_with("Dependency")) return {};
+  return job.eligible_ms;
+}
+
 void pending_time(Out& out, const JobInfo& job, const Context& context) {
   const auto until = is_pending(job) ? context.now.ms() : job.start_ms.value_or(job.submit_ms);
   number(out, std::max<std::int64_t>(0, until - job.submit_ms) / 1'000);
@@ -64,7 +75,7 @@ void pending_time(Out& out, const JobInfo& job, const Context& context) {
 
 constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {'a', "Account", "ACCOUNT", OR_NULL(account)},
-    {0, "AccrueTime", "ACCRUE_TIME", TIME(job.eligible_ms)},
+    {0, "AccrueTime", "ACCRUE_TIME", TIME(eligible(job))},
     {0, "AdminComment", "ADMIN_COMMENT", kNothing},
     {0, "admin_comment", "ADMIN_COMMENT", kNothing},
     {0, "AllocNodes", "ALLOC_NODES", OR_NULL(submit_host)},
@@ -74,15 +85,15 @@ constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {0, "AssocID", "ASSOC_ID", kZero},
     {0, "BatchFlag", "BATCH_FLAG", NUMBER(job.batch ? 1 : 0)},
     {'B', "BatchHost", "EXEC_HOST", OR(is_pending(job) ? std::string_view() : job.node, "n/a")},
-    {0, "BoardsPerNode", "BOARDS_PER_NODE", kNa},
-    {0, "BurstBuffer", "BURST_BUFFER", kNothing},
-    {0, "BurstBufferState", "BURST_BUFFER_STATE", kNothing},
+    {0, "BoardsPerNode", "BOARDS_PER_NODE", kZero},
+    {0, "BurstBuffer", "BURST_BUFFER", kNull},
+    {0, "BurstBufferState", "BURST_BUFFER_STATE", kNull},
     {0, "Cluster", "CLUSTER", kNa},
-    {0, "ClusterFeature", "CLUSTER_FEATURES", kNothing},
+    {0, "ClusterFeature", "CLUSTER_FEATURES", kNull},
     {'o', "Command", "COMMAND", OR_NULL(command)},
     {'k', "Comment", "COMMENT", OR_NULL(comment)},
     {'O', "Contiguous", "CONTIGUOUS", kZero},
-    {0, "Container", "CONTAINER", kNothing},
+    {0, "Container", "CONTAINER", kNull},
     {0, "ContainerID", "CONTAINER_ID", kNothing},
     {'I', "Cores", "CORES_PER_SOCKET", kStar},
     {'X', "CoreSpec", "CORE_SPEC", kNa},
@@ -92,8 +103,8 @@ constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {0, "Deadline", "DEADLINE", TIME(job.deadline_ms)},
     {0, "DelayBoot", "DELAY_BOOT", TEXT("0:00")},
     {'E', "Dependency", "DEPENDENCY", OR_NULL(dependency)},
-    {0, "DerivedEC", "DERIVED_EC", TEXT(exit_code_text(job.derived_exit_code, job.derived_exit_signal))},
-    {0, "EligibleTime", "ELIGIBLE_TIME", TIME(job.eligible_ms)},
+    {0, "DerivedEC", "DERIVED_EC", NUMBER(job.derived_exit_code)},
+    {0, "EligibleTime", "ELIGIBLE_TIME", TIME(eligible(job))},
     {'e', "EndTime", "END_TIME", end_time},
     {'x', "exc_nodes", "EXC_NODES", kNothing},
     {0, "ExcNodes", "EXC_NODES", kNothing},
@@ -109,22 +120,22 @@ constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {'A', "JobID", "JOBID", NUMBER(job.id)},
     {0, "LastSchedEval", "LAST_SCHED_EVAL", TIME(job.eligible_ms)},
     {'W', "Licenses", "LICENSES", kNull},
-    {0, "MaxCPUs", "MAX_CPUS", kZero},
-    {0, "MaxNodes", "MAX_NODES", kZero},
-    {0, "MCSLabel", "MCSLABEL", kNa},
+    {0, "MaxCPUs", "MAX_CPUS", NUMBER(job.cpus)},
+    {0, "MaxNodes", "MAX_NODES", TEXT("1")},
+    {0, "MCSLabel", "MCSLABEL", kNull},
     {0, "mem-per-tres", "MEM_PER_TRES", kNa},
     {'c', "MinCpus", "MIN_CPUS", NUMBER(job.cpus_per_task)},
     {'m', "MinMemory", "MIN_MEMORY", [](Out& out, const JobInfo& job, const Context& context) {
        out += memory_text(job.memory, context.convert);
      }},
-    {0, "MinTime", "MIN_TIME", kNa},
+    {0, "MinTime", "MIN_TIME", TEXT("0:00")},
     {'d', "MinTmpDisk", "MIN_TMP_DISK", kZero},
     {'j', "Name", "NAME", TEXT(job.name)},
     {0, "Network", "NETWORK", kNull},
     {'y', "Nice", "NICE", NUMBER(job.nice)},
     {'N', "NodeList", "NODELIST", TEXT(job.node)},
     {0, "Nodes", "NODELIST", TEXT(job.node)},
-    {0, "NTPerBoard", "NTASKS_PER_BOARD", kNa},
+    {0, "NTPerBoard", "NTASKS_PER_BOARD", kZero},
     {0, "NTPerCore", "NTASKS_PER_CORE", kNa},
     {0, "NTPerNode", "NTASKS_PER_NODE", [](Out& out, const JobInfo& job, const Context&) {
        if (job.ntasks_per_node > 0) number(out, job.ntasks_per_node); else out += "N/A";
@@ -133,8 +144,8 @@ constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {'C', "NumCPUs", "CPUS", NUMBER(job.cpus)},
     {'D', "NumNodes", "NODES", TEXT('1')},
     {0, "NumTasks", "TASKS", NUMBER(job.ntasks)},
-    {0, "Origin", "ORIGIN", kNa},
-    {0, "OriginRaw", "ORIGIN_RAW", kNa},
+    {0, "Origin", "ORIGIN", TEXT("NA")},
+    {0, "OriginRaw", "ORIGIN_RAW", TEXT("NA")},
     {'h', "OverSubscribe", "OVER_SUBSCRIBE", TEXT("OK")},
     {'P', "Partition", "PARTITION", TEXT(job.partition)},
     {0, "PendingTime", "PENDING_TIME", pending_time},
@@ -145,7 +156,7 @@ constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
                       static_cast<double>(job.priority) / std::numeric_limits<std::uint32_t>::max());
      }},
     {'Q', "PriorityLong", "PRIORITY", NUMBER(job.priority)},
-    {0, "Profile", "PROFILE", kNa},
+    {0, "Profile", "PROFILE", TEXT("NotSet")},
     {'q', "QOS", "QOS", OR_NULL(qos)},
     {'r', "Reason", "REASON", TEXT(job.reason)},
     {'R', "ReasonList", "NODELIST(REASON)", [](Out& out, const JobInfo& job, const Context&) { append_node_or_reason(out, job); }},
@@ -153,20 +164,20 @@ constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {'n', "ReqNodes", "REQ_NODES", kNothing},
     {0, "ReqSwitch", "REQ_SWITCH", kZero},
     {0, "Requeue", "REQUEUE", NUMBER(job.requeue ? 1 : 0)},
-    {'v', "Reservation", "RESERVATION", kNull},
+    {'v', "Reservation", "RESERVATION", OR_NULL(reservation)},
     {0, "ResizeTime", "RESIZE_TIME", kNa},
     {0, "RestartCnt", "RESTART_COUNT", NUMBER(job.restarts)},
     {0, "ResvPort", "RESV_PORT", kNa},
     {'Y', "SchedNodes", "SCHEDNODES", kNull},
     {'z', "SCT", "S:C:T", TEXT("*:*:*")},
-    {'s', "SelectJobInfo", "SELECT_JOBINFO", kNothing},
-    {0, "SiblingsActive", "ACTIVE_SIBLINGS", kNa},
-    {0, "SiblingsActiveRaw", "ACTIVE_SIBLINGS_RAW", kNa},
-    {0, "SiblingsViable", "VIABLE_SIBLINGS", kNa},
-    {0, "SiblingsViableRaw", "VIABLE_SIBLINGS_RAW", kNa},
+    {'s', "SelectJobInfo", "", kNothing},
+    {0, "SiblingsActive", "ACTIVE_SIBLINGS", TEXT("NA")},
+    {0, "SiblingsActiveRaw", "ACTIVE_SIBLINGS_RAW", TEXT("NA")},
+    {0, "SiblingsViable", "VIABLE_SIBLINGS", TEXT("NA")},
+    {0, "SiblingsViableRaw", "VIABLE_SIBLINGS_RAW", TEXT("NA")},
     {'H', "Sockets", "SOCKETS_PER_NODE", kStar},
-    {0, "SPerBoard", "SOCKETS_PER_BOARD", kNa},
-    {'S', "StartTime", "START_TIME", TIME(job.start_ms)},
+    {0, "SPerBoard", "SOCKETS_PER_BOARD", kZero},
+    {'S', "StartTime", "START_TIME", TIME(start(job))},
     {'T', "State", "STATE", TEXT(job.state)},
     {'t', "StateCompact", "ST", TEXT(compact_state(job.state))},
     {0, "StdErr", "STDERR", TEXT(job.std_err)},
@@ -190,9 +201,9 @@ constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {0, "tres-per-socket", "TRES_PER_SOCKET", kNa},
     {0, "tres-per-step", "TRES_PER_STEP", kNa},
     {0, "tres-per-task", "TRES_PER_TASK", kNa},
-    {'U', "UserID", "USER", NUMBER(job.uid)},
+    {'U', "UserID", "UID", NUMBER(job.uid)},
     {'u', "UserName", "USER", TEXT(job.user)},
-    {0, "Wait4Switch", "WAIT4SWITCH", kZero},
+    {0, "Wait4Switch", "WAIT4SWITCH", TEXT("0:00")},
     {'w', "WCKey", "WCKEY", kNull},
     {'Z', "WorkDir", "WORK_DIR", TEXT(job.work_dir)},
     // Ours: what it holds of each GPU, and the sentence behind the reason.
@@ -294,7 +305,8 @@ Result<std::vector<SortKey>> parse_sort_keys(std::string_view text) {
       if (field != kSortFields.end()) keys.push_back({field->compare, descending});
       descending = false;
     } else {
-      return fail(Error::Code::invalid_argument, "Invalid sort specification: {}", quote(text));
+      return fail(Error::Code::invalid_argument, "Invalid sort specification: {}",
+                  make_plain(text));
     }
   }
   return keys;
