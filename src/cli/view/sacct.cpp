@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "base/timestamp.hpp"
 #include "cli/commands.hpp"
 #include "cli/console.hpp"
 #include "cli/moment.hpp"
@@ -29,13 +30,12 @@ struct AccountingQuery {
   AccountingContext context = {};
 };
 
-OrStatus<std::optional<WallTime>> read_limit(const OptionSet& options, std::string_view name,
-                                             const Voice& voice) {
+OrStatus<std::optional<WallTime>> read_limit(const OptionSet& options, std::string_view name) {
   const auto text = options.maybe(name);
   if (!text) return std::nullopt;
   const auto time = parse_moment(*text, wall_now(), Tense::past);
   if (time) return *time;
-  voice.error(time.error().message);
+  fmt::print(stderr, "{}\n", make_plain(no_moment(*text)));
   return tl::make_unexpected(1);
 }
 
@@ -45,15 +45,10 @@ std::string read_accounting_filter(const OptionSet& options, AccountingQuery& qu
   auto& filter = query.filter;
   for (const auto& word : options.words("state")) {
     const auto state = find_state(word);
-    if (!state) return fmt::format("unrecognized job state value ({})", word);
+    if (!state) return fmt::format("unrecognized job state value '{}'", word);
     filter.states.emplace_back(*state);
   }
   filter.all_states = filter.states.empty();
-  if (options.has("user")) {
-    auto uids = resolve_users(options.text("user"));
-    if (!uids) return fmt::format("Invalid user id: {}", uids.error());
-    filter.uids = std::move(*uids);
-  }
   query.jobs = options.text("jobs");
   for (const auto id : split_outside_brackets(query.jobs)) {
     if (!id.empty() && !is_job_id(id)) return fmt::format("Bad job/step specified: {}", id);
@@ -79,12 +74,26 @@ OrStatus<AccountingQuery> read_query(const OptionSet& options, const Voice& voic
     voice.fatal(wrong);
     return tl::make_unexpected(1);
   }
-  const auto start = read_limit(options, "starttime", voice);
+  if (options.has("user")) {
+    auto uids = resolve_users(options.text("user"));
+    if (!uids) {
+      voice.error(fmt::format("Invalid user id: {}", uids.error()));
+      return tl::make_unexpected(1);
+    }
+    query.filter.uids = std::move(*uids);
+  }
+  const auto start = read_limit(options, "starttime");
   if (!start) return tl::make_unexpected(start.error());
-  const auto end = read_limit(options, "endtime", voice);
+  const auto end = read_limit(options, "endtime");
   if (!end) return tl::make_unexpected(end.error());
   query.start = *start;
   query.end = *end;
+  const auto last = query.end.value_or(wall_now());
+  if (query.start && *query.start > last) {
+    voice.error(fmt::format("Start time ({}) requested is after end time ({}).",
+                            format_timestamp(*query.start), format_timestamp(last)));
+    return tl::make_unexpected(1);
+  }
   return query;
 }
 

@@ -88,14 +88,17 @@ int show_nodes(const OptionSet& options, const Voice& voice) {
   for (const auto& field : listing->unknown()) {
     voice.error(fmt::format("Invalid node format specification: {}", field));
   }
-  if (!wants_node(options, cluster->node)) partitions.clear();
+  const bool by_node = options.has("Node");
+  const bool none = !wants_node(options, cluster->node);
+  if (none && (by_node || view == SinfoView::reasons)) partitions.clear();
   const ViewContext context{wall_now()};
   std::string text;
   if (options.has("long") || options.has("iterate")) text += format_date_line(context.now) + "\n";
   text += format_sinfo(*listing, *cluster, partitions,
-                       {.by_node = options.has("Node") && view != SinfoView::reasons,
+                       {.by_node = by_node && view != SinfoView::reasons,
                         .header = !options.has("noheader"),
-                        .reasons = view == SinfoView::reasons},
+                        .reasons = view == SinfoView::reasons,
+                        .no_node = none},
                        context);
   return print(text);
 }
@@ -111,7 +114,8 @@ int run_sinfo(int argc, char** argv) {
     voice.error(fmt::format("Bad state string: \"{}\"", word));
     voice.error(
         "valid states: unknown,down,idle,allocated,?,mixed,future,drain,drained,draining,"
-        "no_respond,reserved,perfctrs,cloud,completing,");
+        "no_respond,reserved,perfctrs,cloud,completing,powering_down,powered_down,power_down,"
+        "powering_up,fail,maint,reboot,reboot^,unknown");
     return 1;
   }
   return show_every(call->options, voice, [&] { return show_nodes(call->options, voice); });

@@ -29,11 +29,19 @@ NodeUse node_use(const api::NodeInfo& node) {
 }
 
 void node_counts(Out& out, const NodeRow& row, const Context&) {
+  if (row.no_node) {
+    out += "0/0/0/0";
+    return;
+  }
   const auto use = node_use(row.cluster->node);
   out += use == NodeUse::allocated ? "1/0/0/1" : use == NodeUse::idle ? "0/1/0/1" : "0/0/1/1";
 }
 
 void cpu_counts(Out& out, const NodeRow& row, const Context&) {
+  if (row.no_node) {
+    out += "0/0/0/0";
+    return;
+  }
   const auto& node = row.cluster->node;
   const auto rest = node.cpus - node.cpus_allocated;
   const bool usable = !node_is_drained(node) && node.state != "down";
@@ -71,6 +79,7 @@ void reason_time(Out& out, const NodeRow& row, const Context&) {
 
 // clang-format off
 #define TEXT(expression) [](Out& out, const NodeRow& row, const Context&) { (void)row; out += expression; }
+#define OF_NODE(otherwise, expression) [](Out& out, const NodeRow& row, const Context&) { if (row.no_node) out += otherwise; else out += expression; }
 #define NUMBER(expression) [](Out& out, const NodeRow& row, const Context&) { (void)row; out += fmt::format("{}", expression); }
 
 constexpr auto kSinfoFields = std::to_array<ViewField<NodeRow>>({
@@ -94,15 +103,15 @@ constexpr auto kSinfoFields = std::to_array<ViewField<NodeRow>>({
     {'g', "Groups", "GROUPS", TEXT(row.partition->groups.empty() ? "all" : fmt::format("{}", fmt::join(row.partition->groups, ",")))},
     {'B', "MaxCPUsPerNode", "MAX_CPUS_PER_NODE", TEXT("UNLIMITED")},
     {'m', "Memory", "MEMORY", NUMBER(row.cluster->node.memory / 1'048'576)},
-    {'D', "Nodes", "NODES", TEXT('1')},
-    {'o', "NodeAddr", "NODE_ADDR", TEXT(row.cluster->node.name)},
+    {'D', "Nodes", "NODES", OF_NODE('0', '1')},
+    {'o', "NodeAddr", "NODE_ADDR", OF_NODE("", row.cluster->node.name)},
     {'A', "NodeAI", "NODES(A/I)", [](Out& out, const NodeRow& row, const Context&) {
-       const auto use = node_use(row.cluster->node);
+       const auto use = row.no_node ? NodeUse::other : node_use(row.cluster->node);
        out += use == NodeUse::allocated ? "1/0" : use == NodeUse::idle ? "0/1" : "0/0";
      }},
     {'F', "NodeAIOT", "NODES(A/I/O/T)", node_counts},
-    {'n', "NodeHost", "HOSTNAMES", TEXT(row.cluster->node.name)},
-    {'N', "NodeList", "NODELIST", TEXT(row.cluster->node.name)},
+    {'n', "NodeHost", "HOSTNAMES", OF_NODE("", row.cluster->node.name)},
+    {'N', "NodeList", "NODELIST", OF_NODE("", row.cluster->node.name)},
     {'h', "OverSubscribe", "OVERSUBSCRIBE", TEXT("NO")},
     {'P', "Partition", "PARTITION", partition_name},
     {'R', "PartitionName", "PARTITION", TEXT(row.partition->name)},
@@ -113,9 +122,9 @@ constexpr auto kSinfoFields = std::to_array<ViewField<NodeRow>>({
     {'E', "Reason", "REASON", reason},
     {'r', "Root", "ROOT", TEXT("no")},
     {'s', "Size", "JOB_SIZE", TEXT("1-infinite")},
-    {'t', "StateCompact", "STATE", TEXT(compact_node_state(row.cluster->node.state))},
-    {0, "StateComplete", "STATECOMPLETE", TEXT(row.cluster->node.state)},
-    {'T', "StateLong", "STATE", TEXT(row.cluster->node.state)},
+    {'t', "StateCompact", "STATE", OF_NODE("n/a", compact_node_state(row.cluster->node.state))},
+    {0, "StateComplete", "STATECOMPLETE", OF_NODE("n/a", row.cluster->node.state)},
+    {'T', "StateLong", "STATE", OF_NODE("n/a", row.cluster->node.state)},
     {'X', "Sockets", "SOCKETS", TEXT('1')},
     {'z', "SocketCoreThread", "S:C:T", TEXT(fmt::format("1:{}:1", row.cluster->node.cpus))},
     {'Z', "Threads", "THREADS", TEXT('1')},
@@ -128,6 +137,7 @@ constexpr auto kSinfoFields = std::to_array<ViewField<NodeRow>>({
 });
 
 #undef TEXT
+#undef OF_NODE
 #undef NUMBER
 // clang-format on
 
@@ -181,7 +191,8 @@ std::string format_sinfo(const Listing<NodeRow>& listing, const api::ClusterInfo
     seen.push_back(std::move(line));
   };
   for (const auto* partition : partitions) {
-    if (!rows.reasons || !cluster.node.reason.empty()) add({&cluster, partition});
+    if (!rows.reasons || !cluster.node.reason.empty())
+      add({&cluster, partition, nullptr, rows.no_node});
     for (const auto& gpu : cluster.node.gpus) {
       if (rows.reasons && !gpu.reason.empty()) add({&cluster, partition, &gpu});
     }

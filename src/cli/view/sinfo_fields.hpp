@@ -16,6 +16,7 @@ struct NodeRow {
   const api::ClusterInfo* cluster = nullptr;
   const api::PartitionInfo* partition = nullptr;
   const api::GpuInfo* gpu = nullptr;  // -R: the reason is this one's, not the node's
+  bool no_node = false;               // the partition is shown, its node was not asked for
 };
 std::span<const ViewField<NodeRow>> sinfo_fields();
 
@@ -29,6 +30,7 @@ struct SinfoRows {
   bool by_node = false;  // -N: partitions are never put together
   bool header = true;
   bool reasons = false;  // -R: a row for the node and for each GPU that takes no new jobs
+  bool no_node = false;  // -t, -n or -d leaves none: partitions without nodes
 };
 // The header and the rows of these partitions.
 std::string format_sinfo(const Listing<NodeRow>& listing, const api::ClusterInfo& cluster,

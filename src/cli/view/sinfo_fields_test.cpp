@@ -117,5 +117,12 @@ TEST(Sinfo, PrintsAMachineWithoutGpus) {
   EXPECT_EQ(show(bare, "%G %F %t", false, {.header = false}), "(null) 0/1/0/1 idle\n");
 }
 
+// As Slurm shows what -t, -n and -d leave no node.
+TEST(Sinfo, ShowsPartitionsWithoutNodes) {
+  EXPECT_EQ(show(cluster(), "%P %D|%t|%N|%F|%A|%C", false, {.header = false, .no_node = true}),
+            "gpu* 0|n/a||0/0/0/0|0/0|0/0/0/0\n"
+            "debug 0|n/a||0/0/0/0|0/0|0/0/0/0\n");
+}
+
 }  // namespace
 }  // namespace aliquot::cli
