@@ -324,3 +324,11 @@ bad_pod() {
   [ "$status" -eq 130 ]
   [ "$(head -1 said)" = "aliquot: stopped before the end: no results" ]
 }
+
+# Loading OpenSSL takes as long as all that squeue does.
+@test "the commands load nothing that only servers need" {
+  command -v ldd >/dev/null || skip "ldd is not here"
+  run ldd "$aliquot"
+  [ "$status" -eq 0 ]
+  [[ $output != *libssl* && $output != *libcrypto* && $output != *libtoml* ]]
+}
