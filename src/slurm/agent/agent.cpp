@@ -487,7 +487,8 @@ std::vector<node::RunningJob> Agent::running() const {
 
 Result<std::vector<node::GpuView>> Agent::look_at(
     gpu::Devices& devices, const std::vector<node::RunningJob>& running) const {
-  return node::look_at_gpus(devices, running, holders_among(running), parts_.by_mark);
+  // Without names: those may have to wait for the network, and what is looked at must not.
+  return node::look_at_gpus(devices, running, holders_among(running), parts_.by_mark, {});
 }
 
 void Agent::take_in(JobId id, const Result<SlurmJob>& word) {

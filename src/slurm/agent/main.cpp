@@ -34,6 +34,7 @@
 #include "slurm/agent/liaison.hpp"
 #include "slurm/agent/node_look.hpp"
 #include "slurm/agent/node_web.hpp"
+#include "slurm/agent/user_names.hpp"
 #include "slurm/node_conf.hpp"
 #include "slurm/samples.hpp"
 #include "slurm/setup_files.hpp"
@@ -41,6 +42,7 @@
 #include "sys/fd.hpp"
 #include "sys/folder.hpp"
 #include "sys/host_name.hpp"
+#include "sys/identity.hpp"
 #include "sys/system_clock.hpp"
 
 namespace aliquot::slurm {
@@ -81,7 +83,8 @@ class AgentLoop {
         sender_(sender),
         node_(std::move(node)),
         notifier_(notifier),
-        look_({agent_, machine_.enforcer(), node_, clock_, machine_.devices().driver_version()}),
+        look_({agent_, machine_.enforcer(), node_, names_, clock_,
+               machine_.devices().driver_version()}),
         signals_(context_, SIGTERM, SIGINT),
         looking_(context_),
         sampling_(context_),
@@ -304,7 +307,7 @@ class AgentLoop {
       worker_.post([this, leaving = std::exchange(leaving_, {})] {
         monitor_.post([this, leaving, running = agent_.running()] {
           auto views = agent_.look_at(machine_.devices(), running);
-          look_.learn(running);
+          if (views) names_.add(running, *views);
           if (!views) {
             spdlog::warn("cannot sample the GPUs: {}", views.error().message);
           } else {
@@ -313,7 +316,7 @@ class AgentLoop {
           // The next look begins when this one has been gone through: there are never two.
           worker_.post([this, leaving, views = std::move(views)]() mutable {
             if (views) agent_.observe(*views);
-            if (views) look_.observe(std::move(*views));
+            look_.observe(views ? std::optional(std::move(*views)) : std::nullopt);
             asio::post(context_, [this, leaving] {
               sampling_now_ = false;
               sampled_ = clock_.mono();
@@ -374,6 +377,7 @@ class AgentLoop {
   const NodeGpus node_;
   const node::Notifier& notifier_;
   const sys::SystemClock clock_;
+  UserNames names_{sys::user_name};
   NodeLook look_;
   MonoTime looked_;   // when the agent's worker was last done with a round
   MonoTime sampled_;  // and the driver's

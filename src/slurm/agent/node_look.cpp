@@ -15,32 +15,13 @@ namespace {
 
 // What a job does lately is what it did since the last look of these.
 constexpr Millis kMeterEvery = seconds(1);
-// Of users who have no job here any more, so many names are kept.
-constexpr std::size_t kMostNames = 10'000;
 
 }  // namespace
 
-void NodeLook::learn(const std::vector<node::RunningJob>& running) {
-  for (const node::RunningJob& job : running) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (names_.contains(job.uid)) continue;
-      if (names_.size() >= kMostNames) names_.clear();
-    }
-    std::string name = sys::user_name(job.uid);
-    const std::lock_guard lock(mutex_);
-    names_.emplace(job.uid, std::move(name));
-  }
-}
-
-std::string NodeLook::name_of(Uid uid) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = names_.find(uid);
-  return found == names_.end() ? std::to_string(uid.value()) : found->second;
-}
-
-void NodeLook::observe(std::vector<node::GpuView> views) {
-  views_ = std::move(views);
+void NodeLook::observe(std::optional<std::vector<node::GpuView>> views) {
+  stale_ = !views;
+  if (!views) return;
+  views_ = std::move(*views);
   for (node::GpuView& view : views_) {
     // Whoever runs a process names it.
     for (node::GpuProcess& process : view.processes) process.command = make_plain(process.command);
@@ -70,7 +51,7 @@ api::NodeInfo NodeLook::node() const {
     gpu.stale = true;
     for (const node::GpuView& view : views_) {
       if (view.sample.id != device.gpu.id) continue;
-      gpu.stale = false;
+      gpu.stale = stale_;
       node::show_sample(view.sample, gpu);
       if (!view.sample.trouble.empty()) gpu.health = gpu::trouble_text(view.sample.trouble);
       for (const node::GpuProcess& process : view.processes) {
@@ -92,7 +73,7 @@ api::JobInfo NodeLook::job(const JobNote& note, api::NodeInfo& node) const {
   api::JobInfo job;
   job.id = node::job_of(grant.holder).value_or(JobId()).value();
   job.name = note.name;
-  job.user = name_of(grant.owner);
+  job.user = parts_.names.of(grant.owner);
   job.uid = grant.owner.value();
   job.gid = grant.group.value();
   job.account = note.account;

@@ -1,10 +1,9 @@
 // This node as Prometheus and the page are shown it: what its GPUs do, and which jobs hold what of
 // them. Of jobs that wait, and of other nodes, the agent knows nothing. Belongs to the agent's
-// worker, but for learn().
+// worker.
 #pragma once
 
-#include <map>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "node/share_meter.hpp"
 #include "show/gpu_metrics.hpp"
 #include "slurm/agent/agent.hpp"
+#include "slurm/agent/user_names.hpp"
 #include "slurm/slurm_grant.hpp"
 
 namespace aliquot::slurm {
@@ -25,16 +25,14 @@ class NodeLook {
     const Agent& agent;
     node::Enforcer& enforcer;
     const NodeGpus& node;
+    const UserNames& names;
     const Clock& clock;
     std::string driver = {};  // its version
   };
   explicit NodeLook(Parts parts) : parts_(std::move(parts)) {}
 
-  // The names of those whose jobs these are. On a worker that may wait: the user database may ask
-  // the network.
-  void learn(const std::vector<node::RunningJob>& running);
-  // What was just seen of the GPUs.
-  void observe(std::vector<node::GpuView> views);
+  // What was just seen of the GPUs; nothing: it could not be seen, and what was seen before is old.
+  void observe(std::optional<std::vector<node::GpuView>> views);
 
   [[nodiscard]] api::Overview overview() const;
   [[nodiscard]] std::string metrics(const show::Detail& detail) const;
@@ -43,15 +41,13 @@ class NodeLook {
   [[nodiscard]] api::NodeInfo node() const;
   [[nodiscard]] api::JobInfo job(const JobNote& note, api::NodeInfo& node) const;
   void add_uses(api::NodeInfo& node) const;
-  [[nodiscard]] std::string name_of(Uid uid) const;
 
   const Parts parts_;
   std::vector<node::GpuView> views_;
   node::ShareMeter meter_;
   std::vector<node::ShareUse> uses_;
   MonoTime metered_ = {};
-  mutable std::mutex mutex_;  // of what follows
-  std::map<Uid, std::string> names_;
+  bool stale_ = false;
 };
 
 }  // namespace aliquot::slurm

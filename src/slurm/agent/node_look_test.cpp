@@ -13,7 +13,7 @@ using ::testing::Not;
 
 class NodeLookTest : public AgentTest {
  protected:
-  NodeLookTest() : look_({*agent_, *enforcer_, node_, clock_, "550.1"}) {
+  NodeLookTest() : look_({*agent_, *enforcer_, node_, names_, clock_, "550.1"}) {
     slurm_.known_jobs[0].name = "train\x1b[2J";
     slurm_.known_jobs[0].account = "physics";
     slurm_.known_jobs[0].partition = "gpu";
@@ -24,6 +24,7 @@ class NodeLookTest : public AgentTest {
     agent_->observe(views);
     look_.observe(std::move(views));
   }
+  UserNames names_{[](Uid uid) { return "user" + std::to_string(uid.value()); }};
   NodeLook look_;
 };
 
@@ -66,7 +67,7 @@ TEST_F(NodeLookTest, KnowsJobsOfTheAgentBefore) {
   Stepd stepd;
   ASSERT_TRUE(grant(step(), stepd.pid()));
   start();
-  const NodeLook after({*agent_, *enforcer_, node_, clock_, ""});
+  const NodeLook after({*agent_, *enforcer_, node_, names_, clock_, ""});
   const api::Overview all = after.overview();
   ASSERT_EQ(all.jobs.size(), 1U);
   EXPECT_EQ(all.jobs[0].account, "physics");
@@ -77,9 +78,12 @@ TEST_F(NodeLookTest, KnowsJobsOfTheAgentBefore) {
 TEST_F(NodeLookTest, UsersAreNamedUnlessTheyAreNotToBe) {
   Stepd stepd;
   ASSERT_TRUE(grant(step(), stepd.pid()));
-  look_.learn(agent_->running());
-  see(view_of(gpus_[1], stepd.pid(), 7, gib(5)));
-  const std::string user = sys::user_name(Uid(::getuid()));
+  auto views = view_of(gpus_[1], stepd.pid(), 7, gib(5));
+  names_.add(agent_->running(), views);
+  see(std::move(views));
+  const std::string user = fmt::format("user{}", ::getuid());
+  const auto known = [&] { return names_.of(Uid(::getuid())) == user; };
+  for (int i = 0; i < 5'000 && !known(); ++i) ::usleep(1'000);
   const std::string said = look_.metrics({.users = true});
   EXPECT_THAT(said, HasSubstr("aliquot_build_info{program=\"aliquot-agent\""));
   EXPECT_THAT(said, HasSubstr("job=\"7\",user=\"" + user + "\",account=\"physics\""));
@@ -87,6 +91,27 @@ TEST_F(NodeLookTest, UsersAreNamedUnlessTheyAreNotToBe) {
   const std::string less = look_.metrics({.users = false});
   EXPECT_THAT(less, HasSubstr("job=\"7\""));
   EXPECT_THAT(less, Not(HasSubstr("physics")));
+}
+
+// A user database that does not answer holds up nobody's look.
+TEST_F(NodeLookTest, AUserWithoutANameHasHisNumber) {
+  UserNames silent([](Uid) -> std::string {
+    for (;;) ::pause();
+  });
+  std::vector<node::GpuView> views(1);
+  views[0].processes = {{.pid = 1, .uid = Uid(7)}};
+  silent.add({{HolderId("7"), Uid(8), ""}}, views);
+  silent.add({{HolderId("7"), Uid(9), ""}}, views);
+  EXPECT_EQ(views[0].processes[0].user, "7");
+  EXPECT_EQ(silent.of(Uid(8)), "8");
+}
+
+TEST_F(NodeLookTest, WhatIsNotSeenAnyMoreIsOld) {
+  see(view_of(gpus_[1], Pid(1), 7, gib(5)));
+  EXPECT_FALSE(look_.overview().cluster.node.gpus[1].stale);
+  look_.observe(std::nullopt);
+  EXPECT_TRUE(look_.overview().cluster.node.gpus[1].stale);
+  EXPECT_THAT(look_.metrics({}), Not(HasSubstr("aliquot_gpu_utilization_ratio{gpu=\"1\"")));
 }
 
 TEST_F(NodeLookTest, ABrokenGpuClosesTheNode) {

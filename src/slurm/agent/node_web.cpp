@@ -54,6 +54,8 @@ void NodeWeb::refresh() {
   worker_.post([this] {
     asio::post(context_, [this, all = look_.overview()]() mutable {
       page_.look(sys::SystemClock().wall(), std::move(all));
+      constexpr int kBeat = 15;
+      if (++looks_ % kBeat == 0) page_.beat();
       pause_.expires_after(std::chrono::seconds(1));
       pause_.async_wait([this](boost::system::error_code error) {
         if (!error) refresh();

@@ -44,6 +44,7 @@ class NodeWeb {
   const show::Detail detail_;
   show::LivePage page_;
   boost::asio::steady_timer pause_;
+  int looks_ = 0;
   std::optional<net::Server> server_;
   std::vector<net::Responder> waiting_;  // for the metrics
 };
