@@ -99,7 +99,7 @@ void Web::show(const net::Request& request, const net::Responder& respond) {
     return respond(show::front_page(show::plain_of(engine_.views().picture(), engine_.now())));
   }
   if (!may) return respond(error_response(may.error()));
-  if (request.path == "/events") return listen(respond);
+  if (request.path == "/events") return listen(request, respond);
   const std::string type(Exposition::kContentType);
   if (request.path == "/metrics") return respond({200, metrics(), type});
   constexpr std::string_view kSlurm = "/metrics/";
@@ -125,10 +125,15 @@ std::string Web::metrics() const {
   return out.take();
 }
 
-void Web::listen(const net::Responder& respond) {
+void Web::listen(const net::Request& request, const net::Responder& respond) {
+  show::Feed::May may;
+  if (const std::string token(show::token_of(request)); !token.empty()) {
+    may = [this, token] { return engine_.tokens().user_of(token).has_value(); };
+  }
+
   const bool first = !feed_.watched();
   if (first) feed_.update(show::parts_of(engine_.views().picture(), engine_.views().history()));
-  feed_.listen(respond);
+  feed_.listen(respond, std::move(may));
   if (first && feed_.watched() && watched_) watched_();
 }
 

@@ -26,7 +26,7 @@ void add_part(std::string& out, const std::string& name, const std::string& json
 
 }  // namespace
 
-void Feed::listen(const net::Responder& listener) {
+void Feed::listen(const net::Responder& listener, May may) {
   if (!snapshot_) {
     std::string text = "event: snapshot\ndata: {\"set\":{";
     for (const auto& [name, json] : parts_) add_part(text, name, json);
@@ -35,7 +35,7 @@ void Feed::listen(const net::Responder& listener) {
   listener.stream({200, "", "text/event-stream", {{"Cache-Control", "no-store"}}});
   if (!listener.push(snapshot_)) return;
   const std::uint64_t number = ++last_;
-  listeners_->emplace(number, listener);
+  listeners_->emplace(number, Listener{listener, std::move(may)});
   listener.on_close([listeners = std::weak_ptr(listeners_), number] {
     if (const auto all = listeners.lock()) all->erase(number);
   });
@@ -67,13 +67,16 @@ void Feed::update(Parts parts) {
   tell(std::make_shared<const std::string>(changed + "}\n\n"));
 }
 
-void Feed::beat() { tell(std::make_shared<const std::string>(":\n\n")); }
+void Feed::beat() {
+  std::erase_if(*listeners_, [](const auto& one) { return one.second.may && !one.second.may(); });
+  tell(std::make_shared<const std::string>(":\n\n"));
+}
 
 void Feed::tell(const std::shared_ptr<const std::string>& text) {
   // Who is hung up on leaves the list at once.
   const Listeners all = *listeners_;
   for (const auto& [number, listener] : all) {
-    if (!listener.push(text)) listeners_->erase(number);
+    if (!listener.responder.push(text)) listeners_->erase(number);
   }
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,12 +22,14 @@ class Feed {
  public:
   using Parts = std::map<std::string, std::string>;
 
-  // Answers with the picture as it is, and goes on until the listener is gone.
-  void listen(const net::Responder& listener);
+  // Answers with the picture as it is, and goes on until the listener is gone, or may not listen
+  // any more.
+  using May = std::function<bool()>;
+  void listen(const net::Responder& listener, May may = {});
   // All there is to be seen now.
   void update(Parts parts);
   // Says nothing, so that it is noticed who is gone, and nobody between takes the connection for
-  // dead.
+  // dead; and hangs up on who may not listen any more.
   void beat();
   [[nodiscard]] bool watched() const { return !listeners_->empty(); }
   [[nodiscard]] std::size_t listeners() const { return listeners_->size(); }
@@ -38,7 +41,11 @@ class Feed {
   std::shared_ptr<const std::string> snapshot_;  // null: to be made
   std::uint64_t last_ = 0;
   // Shared with the ends of connections, which may come after us.
-  using Listeners = std::map<std::uint64_t, net::Responder>;
+  struct Listener {
+    net::Responder responder;
+    May may;
+  };
+  using Listeners = std::map<std::uint64_t, Listener>;
   std::shared_ptr<Listeners> listeners_ = std::make_shared<Listeners>();
 };
 

@@ -52,6 +52,20 @@ TEST(FeedTest, AllAtFirstThenWhatHasChanged) {
   EXPECT_EQ(first->heard.back(), second->heard.back()) << "one text for all";
 }
 
+TEST(FeedTest, WhoMayNotListenAnyMoreIsHungUpOn) {
+  Feed feed;
+  feed.update({{"queue", "[]"}});
+  bool may = true;
+  const auto listener = std::make_shared<Listener>();
+  feed.listen(net::Responder(listener), [&] { return may; });
+  feed.beat();
+  EXPECT_FALSE(listener->ended);
+  may = false;
+  feed.beat();
+  EXPECT_TRUE(listener->ended);
+  EXPECT_EQ(feed.listeners(), 0U);
+}
+
 TEST(FeedTest, WhoIsGoneOrDeafIsToldNothingMore) {
   Feed feed;
   const auto gone = listen(feed);

@@ -13,10 +13,9 @@ double ratio(std::int64_t parts) { return static_cast<double>(parts) / 10'000; }
 double thousandths(std::int64_t number) { return static_cast<double>(number) / 1'000; }
 double whole(std::int64_t number) { return static_cast<double>(number); }
 
-// The driver's words before the first colon: `lost`, not why and since when.
-bool is_well(const api::GpuInfo& gpu) {
-  return gpu.health == "ok" || gpu.health.starts_with("drain");
-}
+bool is_drained(const api::GpuInfo& gpu) { return gpu.health.starts_with("drain"); }
+// Nothing is wrong with it; an administrator may have taken it out of service.
+bool is_well(const api::GpuInfo& gpu) { return gpu.health == "ok" || is_drained(gpu); }
 
 // A share with its labels.
 struct Share {
@@ -98,8 +97,10 @@ void write_gpus(Exposition& out, const api::NodeInfo& node) {
                 {"mig_profile", gpu.mig}},
                1);
   }
-  all("aliquot_gpu_healthy", "Whether jobs can use the GPU.",
+  all("aliquot_gpu_healthy", "Whether the GPU works.",
       [](const api::GpuInfo& gpu) { return is_well(gpu) ? 1.0 : 0.0; });
+  all("aliquot_gpu_drained", "Whether an administrator lets no new jobs on the GPU.",
+      [](const api::GpuInfo& gpu) { return is_drained(gpu) ? 1.0 : 0.0; });
   all("aliquot_gpu_memory_total_bytes", "Memory that can be granted.",
       [](const api::GpuInfo& gpu) { return whole(gpu.memory); });
   all("aliquot_gpu_memory_allocated_bytes", "Memory that is granted to jobs.",

@@ -27,7 +27,8 @@ class History {
             const std::vector<api::JobInfo>& running);
   void started(WallTime now, Millis waited);
 
-  // {"UUID":[…]}, of a GPU without a UUID {"NODE/INDEX":[…]}: per cent, the last one now.
+  // {"UUID":[…]}, of a GPU without a UUID {"NODE/INDEX":[…]}: per cent, the last ones that are
+  // over.
   [[nodiscard]] std::string lines_json() const;
   // {"step_s":600,"end_ms":…,"granted":[…],"used":[…],"wait_s":[…]}: in 1/10,000 of all GPUs and
   // seconds; null where nothing was seen, or no job started.

@@ -1,5 +1,7 @@
 #include "show/live_page.hpp"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "api/json.hpp"
@@ -47,14 +49,16 @@ void LivePage::look(WallTime now, api::Overview overview) {
   }
   history_.look(now, nodes_of(overview.cluster), holders);
   picture_ = make_picture(std::move(overview.cluster), std::move(overview.jobs));
-  feed_.update(parts_of(*picture_, history_));
-  constexpr int kBeat = 8;
-  if (++looks_ % kBeat == 0) feed_.beat();
+  parts_ = parts_of(*picture_, history_);
+  feed_.update(parts_);
 }
 
 bool LivePage::look_in_vain(const std::string& trouble) {
-  feed_.beat();
-  return std::exchange(trouble_, trouble) != trouble;
+  if (std::exchange(trouble_, trouble) == trouble) return false;
+  parts_["trouble"] =
+      fmt::format("{{\"why\":{},\"seen_ms\":{}}}", api::json_text(trouble), now_.ms());
+  if (picture_) feed_.update(parts_);
+  return true;
 }
 
 }  // namespace aliquot::show

@@ -27,18 +27,21 @@ class LivePage {
   bool handle(const net::Request& request, const net::Responder& respond);
 
   void look(WallTime now, api::Overview overview);
-  // Why there is nothing new to be seen. True: it is another trouble than the last one.
+  // Why there is nothing new to be seen, which is shown beside what was. True: it is another
+  // trouble than the last one.
   bool look_in_vain(const std::string& trouble);
+  // Every few seconds.
+  void beat() { feed_.beat(); }
   [[nodiscard]] const Listen& listen() const { return listen_; }
 
  private:
   const Listen listen_;
   Feed feed_;
+  Feed::Parts parts_;
   History history_;
   std::optional<Picture> picture_;
   std::string trouble_ = "nothing is known yet";
-  WallTime now_;
-  int looks_ = 0;
+  WallTime now_;  // of the last look
 };
 
 }  // namespace aliquot::show

@@ -49,6 +49,20 @@ TEST(LivePageTest, SaysWhyThereIsNothingToSee) {
   EXPECT_EQ(ask(page, "/events")->answered.status, 200);
 }
 
+// What was seen last is still shown, and not taken for what is.
+TEST(LivePageTest, WhatIsOldIsCalledSo) {
+  LivePage page({.port = 9834});
+  page.look(WallTime(1'000), {});
+  const auto watching = ask(page, "/events");
+  EXPECT_TRUE(page.look_in_vain("slurmctld is \"away\""));
+  const std::string old = R"("trouble":{"why":"slurmctld is \"away\"","seen_ms":1000})";
+  EXPECT_THAT(watching->heard, testing::HasSubstr(old));
+  EXPECT_THAT(ask(page, "/events")->heard, testing::HasSubstr(old));
+  page.look(WallTime(2'000), {});
+  EXPECT_THAT(watching->heard, testing::HasSubstr(R"("gone":["trouble"])"));
+  EXPECT_THAT(ask(page, "/events")->heard, testing::Not(testing::HasSubstr("trouble")));
+}
+
 TEST(LivePageTest, WhoeverLooksIsNobodyAndNeedsNoToken) {
   LivePage page({.port = 9834});
   const auto me = ask(page, "/v1/me");

@@ -6,6 +6,7 @@
 //   job/NAME     {"why":"…","job":JobInfo}, brief; NAME is its number, or its pod's
 //   queue        {"order":[NAME…],"waiting":…,"running":…,"next_ms":…,"users":{"ann":[runs,waits]}}
 //   over         jobs that ended lately, the latest first
+//   trouble      {"why":"…","seen_ms":…}: nothing newer than that could be seen; else there is none
 //   shares       ShareList; today {"ann":GPU milliseconds}; lines and day: see History
 #pragma once
 

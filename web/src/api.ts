@@ -104,6 +104,8 @@ export async function follow(
       await readEvents(response.body, hear);
       state(false, "the connection has ended");
     } catch (error) {
+      // The token is none any more: whoever has none may see it, perhaps.
+      if (error instanceof Refused && error.status === 401) signOut();
       state(false, error instanceof Refused ? error.message : "the server does not answer");
     }
     await new Promise((wake) => setTimeout(wake, pause));
@@ -127,7 +129,10 @@ async function readEvents(body: ReadableStream<Uint8Array>, hear: (told: Told) =
   const decoder = new TextDecoder();
   let text = "";
   for (;;) {
-    const { done, value } = await read(reader);
+    const { done, value } = await read(reader).catch((error: unknown) => {
+      void reader.cancel();
+      throw error;
+    });
     if (done) return;
     text += decoder.decode(value, { stream: true });
     for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {

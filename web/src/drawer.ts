@@ -18,6 +18,7 @@ export class Drawer {
   private timer = 0;
   private at = 0;
   private asked = "";
+  private brief = "";
 
   constructor(private readonly model: Model) {
     this.element = h(
@@ -50,7 +51,9 @@ export class Drawer {
     this.name = name;
     this.job = null;
     this.asked = "";
+    this.brief = "";
     say(part(this.element, "said"), "");
+    say(part(this.element, "reasons"), "");
     for (const piece of ["script", "log"]) {
       part(this.element, piece).hidden = true;
       say(part(this.element, piece).querySelector("pre")!, "");
@@ -138,10 +141,10 @@ export class Drawer {
         if (this.name !== name) return;
         this.append(got);
       } catch (error) {
-        if (!(error instanceof Refused)) return;
+        // It cannot be read; or the server is away, and comes back.
+        if (error instanceof Refused && !this.model.job(name)) return;
       }
-      const runs = this.model.job(name);
-      if (runs || this.at === 0) this.timer = setTimeout(next, kLogEvery);
+      if (this.model.job(name)) this.timer = setTimeout(next, kLogEvery);
     };
     if (job.std_out !== "") void next();
   }
@@ -187,9 +190,18 @@ export class Drawer {
     const waits = job.state === "PENDING";
     const reasons = part(this.element, "reasons");
     if (!waits) say(reasons, sentence(detail));
-    else if (reasons.textContent === "") say(reasons, why(detail, job.reason ?? ""));
+    else this.showReason(why(detail, job.reason ?? ""));
     this.showFacts(job);
     this.showOrders(job);
+  }
+
+  // In short, until the sentences are there; and anew when it waits for something else.
+  private showReason(brief: string): void {
+    if (brief === this.brief) return;
+    const again = this.brief !== "";
+    this.brief = brief;
+    say(part(this.element, "reasons"), brief);
+    if (again && !this.model.readOnly) void this.loadWhy(this.name).catch(() => undefined);
   }
 
   private showTimes(job: Job, now: number): void {

@@ -9,6 +9,7 @@ import { makeNow, updateNow } from "./now";
 import { makePast, updatePast } from "./past";
 import { makeRunning, makeWaiting, updateRunning, updateWaiting } from "./queue";
 import { makeOver, makeWho, updateOver, updateWho } from "./who";
+import { clock } from "./words";
 
 const model = new Model();
 const drawer = new Drawer(model);
@@ -108,6 +109,7 @@ function draw(): void {
     if (!model.cluster) return;
     const moment = Date.now();
     drawHeader();
+    drawLive();
     part(header, "account").hidden = model.readOnly;
     updateNow(now, model, moment);
     updateGpus(gpus, model, open);
@@ -159,6 +161,15 @@ function begin(): void {
 }
 
 let begun = false;
+let lost = "connecting";
+
+function drawLive(): void {
+  const trouble = model.trouble;
+  const words = lost || (trouble ? `as of ${clock(trouble.seen_ms)}: ${trouble.why}` : "live");
+  say(part(header, "live"), words);
+  header.classList.toggle("lost", words !== "live" && words !== "connecting");
+}
+
 void identify();
 void follow(
   (told) => {
@@ -174,8 +185,8 @@ void follow(
       const page = document.getElementById("page")!;
       if (!header.isConnected) page.prepend(header);
     }
-    say(part(header, "live"), connected ? "live" : why);
-    header.classList.toggle("lost", !connected);
+    lost = connected ? "" : why;
+    drawLive();
   },
 );
 // Times go on without news.

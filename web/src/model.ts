@@ -53,6 +53,10 @@ export class Model {
   get ofPods(): boolean {
     return this.cluster?.engine === "kubernetes";
   }
+  // Nothing newer than that could be seen, and why.
+  get trouble(): { why: string; seen_ms: number } | undefined {
+    return this.part<{ why: string; seen_ms: number }>("trouble");
+  }
   get queue(): Queue {
     return this.part<Queue>("queue") ?? { order: [], waiting: 0, running: 0, users: {} };
   }
