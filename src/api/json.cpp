@@ -65,7 +65,8 @@ TABLE(JobSpec, FIELD(name), FIELD(partition), FIELD(account), FIELD(qos), FIELD(
   FIELD(signal), FIELD(immediate), FIELD(immediate_s), FIELD(detached), FIELD(array_throttle),
   FIELD(nodes), FIELD(ntasks), FIELD(ntasks_per_node), FIELD(cpus_per_task), FIELD(memory),
   FIELD(memory_per_cpu), FIELD(memory_per_gpu), FIELD(min_cpus), FIELD(overcommit),
-  FIELD(exclusive), FIELD(constraint), FIELD(gres),
+  FIELD(exclusive), FIELD(oversubscribe), FIELD(nodelist), FIELD(exclude), FIELD(constraint),
+  FIELD(gres),
   FIELD(gpus), FIELD(gpus_per_node), FIELD(gpus_per_task), FIELD(gpu_mem), FIELD(gpu_share));
 TABLE(GpuHold, FIELD(index), FIELD(uuid), FIELD(model), FIELD(memory), FIELD(compute), FIELD(whole),
   FIELD(node), FIELD(container));
@@ -84,7 +85,10 @@ TABLE(JobInfo, FIELD(id), FIELD(array_job_id), FIELD(array_task_id), FIELD(array
   FIELD(gres), FIELD(constraint), FIELD(node), FIELD(gpus), FIELD(enforcement), FIELD(reservation),
   DETAIL(command), DETAIL(work_dir), DETAIL(std_out), DETAIL(std_err), DETAIL(std_in),
   DETAIL(submit_host), FIELD(steps), FIELD(user_cpu_ms), FIELD(system_cpu_ms), FIELD(max_rss),
-  FIELD(gpu_ms), FIELD(gpu_memory_peak), FIELD(gpu_utilisation), FIELD(pod));
+  FIELD(gpu_ms), FIELD(gpu_memory_peak), FIELD(gpu_utilisation), FIELD(pod), DETAIL(wckey),
+  DETAIL(nodelist), DETAIL(exclude), DETAIL(oversubscribe), DETAIL(min_cpus), DETAIL(min_memory),
+  DETAIL(memory_by_cpu), DETAIL(mail_type), DETAIL(mail_user), DETAIL(kill_on_invalid_dependency),
+  DETAIL(usual_limit));
 TABLE(GpuProcess, FIELD(pid), FIELD(user), FIELD(command), FIELD(memory), FIELD(job_id));
 TABLE(GpuUse, FIELD(job_id), FIELD(memory), FIELD(memory_peak), FIELD(utilisation), FIELD(gpu_ms),
   FIELD(waited_ms), FIELD(refusals), FIELD(container));

@@ -85,6 +85,9 @@ struct JobSpec {
   std::optional<std::int64_t> min_cpus;  // however many its tasks make
   bool overcommit = false;               // -O: the tasks share what one of them asks for
   bool exclusive = false;                // all CPUs and all GPUs
+  bool oversubscribe = false;            // -s: shown, and no more: shares are asked for
+  std::string nodelist;                  // the machine's name, or nothing
+  std::string exclude;
   std::string constraint;
   std::optional<std::string> gres;
   std::optional<std::string> gpus;
@@ -199,6 +202,19 @@ struct JobInfo {
   std::int64_t gpu_utilisation = 0;  // mean, 1/10,000
 
   std::string pod;  // of Kubernetes, `namespace/name`: its id is a number for this answer alone
+
+  // As it was asked for.
+  std::string wckey;
+  std::string nodelist;
+  std::string exclude;
+  std::string oversubscribe = "OK";        // NO: exclusive; YES: -s
+  std::int64_t min_cpus = 1;               // however many its tasks make
+  std::optional<std::int64_t> min_memory;  // for the job, or
+  bool memory_by_cpu = false;              // for each CPU
+  std::string mail_type;
+  std::string mail_user;
+  bool kill_on_invalid_dependency = false;
+  bool usual_limit = false;  // nobody said how long it may take
 };
 
 struct GpuProcess {

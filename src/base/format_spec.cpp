@@ -67,10 +67,6 @@ Result<LetterFormat> parse_letter_format(std::string_view text) {
     field.suffix = take_literal();
     format.fields.push_back(std::move(field));
   }
-  if (format.fields.empty()) {
-    return fail(Error::Code::invalid_argument,
-                "the format {} names no field: write fields such as %i", quote(text));
-  }
   return format;
 }
 
@@ -78,6 +74,7 @@ Result<std::vector<FieldSpec>> parse_name_format(std::string_view text) {
   constexpr std::size_t kUsualWidth = 20;
   std::vector<FieldSpec> fields;
   for (const auto part : split(text, ',')) {
+    if (part.empty()) continue;
     const auto colon = part.find(':');
     FieldSpec field;
     if (colon == part.npos) {
@@ -97,6 +94,7 @@ Result<std::vector<FieldSpec>> parse_name_format(std::string_view text) {
 Result<std::vector<AccountingField>> parse_accounting_format(std::string_view text) {
   std::vector<AccountingField> fields;
   for (const auto part : split(text, ',')) {
+    if (part.empty()) continue;
     const auto percent = part.find('%');
     AccountingField field{std::string(part.substr(0, percent)), std::nullopt, std::nullopt};
     if (field.name.empty()) return empty_name(text);
@@ -104,7 +102,8 @@ Result<std::vector<AccountingField>> parse_accounting_format(std::string_view te
       auto size = part.substr(percent + 1);
       field.align = size.starts_with('-') ? Align::left : Align::right;
       if (field.align == Align::left) size.remove_prefix(1);
-      field.width = TRY(parse_width(size, text));
+      // What is no number is a column without width, as 0 is.
+      field.width = leading_digits(size).empty() ? 0 : TRY(parse_width(size, text));
     }
     fields.push_back(std::move(field));
   }

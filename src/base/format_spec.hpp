@@ -34,7 +34,7 @@ struct LetterFormat {
 Result<LetterFormat> parse_letter_format(std::string_view text);
 
 // squeue -O, sinfo -O: `type[:[.][size][suffix]],…`. Without a colon 20 characters; with one but
-// without a size as wide as the text is.
+// without a size as wide as the text is. Nothing between two commas is no field.
 Result<std::vector<FieldSpec>> parse_name_format(std::string_view text);
 
 struct AccountingField {
@@ -46,7 +46,7 @@ struct AccountingField {
 };
 
 // sacct --format, sacctmgr format=: `name[%[-]size],…`; a size justifies to the right, a negative
-// one to the left.
+// one to the left. Nothing between two commas is no field.
 Result<std::vector<AccountingField>> parse_accounting_format(std::string_view text);
 
 }  // namespace aliquot

@@ -30,7 +30,7 @@ const std::string& cell(const Row& row, std::size_t index, std::size_t columns) 
 
 void append_cell(std::string& out, std::string_view text, const Column& column, TooLong too_long) {
   const auto length = character_count(text);
-  if (column.width == 0) {
+  if (column.width == 0 || (length > column.width && too_long == TooLong::whole)) {
     out += text;
   } else if (length > column.width) {
     const bool mark = too_long == TooLong::plus;

@@ -23,8 +23,9 @@ using Row = std::vector<std::string>;  // one cell for each column
 
 // What becomes of a text that is wider than its column.
 enum class TooLong {
-  cut,   // squeue, sinfo: silently
-  plus,  // sacct, sacctmgr: the last character becomes '+'
+  cut,    // squeue, sinfo: silently
+  plus,   // sacct, sacctmgr: the last character becomes '+'
+  whole,  // it stands as it is, and moves what follows
 };
 
 // One cell as it stands in a line, its column's suffix included: for whoever lays out many rows

@@ -111,6 +111,7 @@ constexpr std::string_view kScontrolHelp = R"(scontrol [<OPTION>] [<COMMAND>]
      hold <job_list>, release <job_list>, requeue <job_list>, requeuehold <job_list>
      suspend <job_list>, resume <job_list>, top <job_list>
      ping, version, reconfigure
+     listpids [<id>], pidinfo <pid>
      show config
      show hostnames [<hostlist>], show hostlist <hosts>, show hostlistsorted <hosts>
      show reservation [<name>]
@@ -306,6 +307,14 @@ std::string usage_text(SlurmCommand command) {
   }
   if (command == SlurmCommand::sattach) return "Usage: sattach [options] <jobid.stepid>\n";
   if (command == SlurmCommand::sdiag) return "Usage: sdiag [-M cluster] [-aritT]\n";
+  if (command == SlurmCommand::squeue) {
+    return "Usage: squeue [-A account] [--clusters names] [-i seconds] [--job jobid]\n"
+           "              [-n name] [-o format] [-p partitions] [--qos qos]\n"
+           "              [--reservation reservation] [--sort fields] [--start]\n"
+           "              [--step step_id] [-t states] [-u user_name] [--usage]\n"
+           "              [-L licenses] [-w nodes] [--federation] [--local] [--sibling]\n"
+           "\t      [-ahjlrsv]\n";
+  }
   if (command == SlurmCommand::sprio) {
     return "Usage: sprio [-j jid[s]] [-u user_name[s]] [-o format] [-p partitions]\n"
            "   [--federation] [--local] [--sibling] [--usage] [-hlnvVw]\n";

@@ -43,6 +43,7 @@ int voice_level(const OptionSet& options) {
 
 int refused(const Voice& voice, const Misuse& misuse) {
   if (!misuse.plain.empty()) fmt::print(stderr, "{}\n", make_plain(misuse.plain));
+  if (!misuse.why.empty()) voice.error(misuse.why);
   if (misuse.fatal) {
     voice.fatal(misuse.message);
   } else if (!misuse.message.empty()) {

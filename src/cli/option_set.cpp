@@ -343,7 +343,9 @@ Parsed<CommandLine> read_arguments(SlurmCommand command, int argc, char* const* 
       row = find_letter(command, static_cast<char>(found));
     }
     if (!row) {
-      if (!quiet && command != SlurmCommand::sstat) {  // which says no more, in Slurm either
+      // These say no more, in Slurm either.
+      const bool silent = command == SlurmCommand::sstat || command == SlurmCommand::sacct;
+      if (!quiet && !silent) {
         fmt::print(stderr, "Try \"{} --help\" for more information\n", command_name(command));
       }
       return tl::make_unexpected(Misuse{is_submitter(command) ? kBadValue : 1, {}});

@@ -80,6 +80,7 @@ struct Misuse {
   std::string message;
   bool fatal = false;      // `fatal:`, not `error:`
   std::string plain = {};  // a line before it, without the command's name
+  std::string why = {};    // an error before it
 };
 template <class T>
 using Parsed = tl::expected<T, Misuse>;

@@ -72,6 +72,28 @@ bool is_memory_binding(std::string_view value) {
   return false;
 }
 
+// `verbose,cores`, `map_cpu:0,1`
+bool is_cpu_binding(std::string_view value) {
+  while (!value.empty()) {
+    const auto comma = std::min(value.find(','), value.size());
+    const auto word = value.substr(0, comma);
+    if (one_of_words(word.substr(0, word.find(':')),
+                     {"map_cpu", "mapcpu", "mask_cpu", "maskcpu", "map_ldom", "mapldom",
+                      "mask_ldom", "maskldom"})) {
+      return true;
+    }
+    if (!one_of_words(word,
+                      {"q",         "quiet",   "v",       "verbose", "none",       "no",   "rank",
+                       "rank_ldom", "socket",  "sockets", "ldom",    "ldoms",      "core", "cores",
+                       "thread",    "threads", "board",   "boards",  "one_thread", "help"})) {
+      return false;
+    }
+    if (comma == value.size()) return true;
+    value.remove_prefix(comma + 1);
+  }
+  return true;
+}
+
 // `none`, `energy,task`
 bool is_profile(std::string_view value) {
   return std::ranges::all_of(split(value, ','), [](std::string_view word) {
@@ -137,6 +159,14 @@ Parsed<void> check_option_words(std::string_view name, std::string_view value) {
   if (name == "mem-bind") {
     return unless(is_memory_binding(value), kBadWord,
                   fmt::format("unrecognized --mem-bind argument \"{}\"", value));
+  }
+  if (name == "cpu-bind" && !is_cpu_binding(value)) {
+    return tl::make_unexpected(
+        Misuse{.status = 1,
+               .message = "Failed to parse --cpu-bind= values.",
+               .fatal = true,
+               .plain = "srun: cluster configuration lacks support for cpu binding",
+               .why = fmt::format("unrecognized --cpu-bind argument \"{}\"", value)});
   }
   if (name == "switches") {
     const auto at = value.find('@');

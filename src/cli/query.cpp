@@ -41,7 +41,6 @@ bool is_here(DaemonClient& daemon, const OptionSet& options, const Voice& voice)
 
 void say_no_cluster(const Voice& voice, std::string_view name) {
   voice.error(fmt::format("No cluster '{}' known by database.", name));
-  if (voice.name() == "sacct") return;
   voice.error(
       fmt::format("'{}' can't be reached now, or it is an invalid entry for --cluster.  Use "
                   "'sacctmgr list clusters' to see available clusters.",

@@ -51,6 +51,7 @@ constexpr auto kErrors = std::to_array<KnownError>({
     {"ESLURM_DISABLED", 1, "Requested operation is presently disabled"},
     {"ESLURM_INVALID_TASK_MEMORY", 1, "Memory required by task is not available"},
     {"ESLURM_JOB_NOT_SUSPENDED", 1, "Job is not suspended"},
+    {"ESLURM_JOB_HELD", 1, "Job is in held state, pending scheduler release"},
     {"ESLURM_JOB_NOT_PENDING", 1, "Job is no longer pending execution"},
     {"ESLURM_PATHNAME_TOO_LONG", 2012, "Pathname of a file, directory or other parameter too long"},
     {"ESLURM_STEP_LIMIT", 1, "Step limit reached for this job"},

@@ -50,6 +50,8 @@ Result<void> parse_part(std::string_view text, std::vector<std::int64_t>& tasks)
 
 Result<ArraySpec> parse_array(std::string_view text) {
   ArraySpec array;
+  // As squeue shows it.
+  if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
   for (std::string_view part : split(text, ',')) {
     if (const auto percent = part.find('%'); percent != std::string_view::npos) {
       const auto limit = parse_digits(part.substr(percent + 1));
@@ -73,7 +75,8 @@ Result<ArraySpec> parse_array(std::string_view text) {
 std::string format_array(const ArraySpec& array) {
   const auto& tasks = array.tasks;
   if (tasks.empty()) return "";
-  const std::int64_t stride = tasks.size() > 2 ? tasks[1] - tasks[0] : 1;
+  constexpr std::size_t kFew = 5;
+  const std::int64_t stride = tasks.size() > kFew ? tasks[1] - tasks[0] : 1;
   const auto uneven = std::ranges::adjacent_find(
       tasks, [stride](std::int64_t a, std::int64_t b) { return b - a != stride; });
   std::string out = stride > 1 && uneven == tasks.end()

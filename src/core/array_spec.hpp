@@ -25,8 +25,8 @@ inline constexpr std::size_t kMaxArraySize = 100'000;
 // behind any part, the last one counts.
 Result<ArraySpec> parse_array(std::string_view text);
 
-// As short as it goes: runs as `1-6`, one even stride as `0-12:4`, then `%limit`. parse_array reads
-// it back. Empty for no elements.
+// As Slurm shows it: runs as `1-6`, one even stride of more than five as `0-20:4`, then `%limit`.
+// parse_array reads it back. Empty for no elements.
 std::string format_array(const ArraySpec& array);
 
 }  // namespace aliquot::core

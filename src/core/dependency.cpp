@@ -41,7 +41,9 @@ Result<Dependency> parse_job(Kind kind, std::string_view text) {
   }
   if (const auto line = text.find('_'); line != std::string_view::npos) {
     // `7_*` is the whole array, as is `7`.
-    if (text.substr(line + 1) != "*") {
+    if (text.substr(line + 1) == "*") {
+      dependency.all_tasks = true;
+    } else {
       const auto task = parse_digits(text.substr(line + 1));
       if (!task) return fail(Error::Code::invalid_argument, "{} is no job id", quote(whole));
       dependency.task = *task;
@@ -60,6 +62,7 @@ std::string format_one(const Dependency& dependency) {
   if (dependency.kind == Kind::singleton) return out;
   out += fmt::format(":{}", dependency.job);
   if (dependency.task) out += fmt::format("_{}", *dependency.task);
+  if (dependency.all_tasks) out += "_*";
   if (dependency.delay > Millis(0)) out += fmt::format("+{}", dependency.delay / minutes(1));
   return out;
 }
@@ -106,6 +109,10 @@ Result<Dependencies> parse_dependencies(std::string_view text) {
     const auto words = split(part, ':');
     const auto kind = std::ranges::find_if(
         kKinds, [&](const auto& one) { return equals_ignoring_case(one.second, words[0]); });
+    if (kind == kKinds.end() && words.size() == 1 && is_digits(part.substr(0, 1))) {
+      result.all.push_back(TRY(parse_job(Kind::after_any, part)));
+      continue;
+    }
     if (kind == kKinds.end()) {
       return fail(Error::Code::invalid_argument,
                   "{} is no dependency: use after, afterany, afterok, afternotok, aftercorr or "

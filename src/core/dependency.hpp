@@ -28,6 +28,7 @@ struct Dependency {
   JobId job = {};                         // none for singleton
   std::optional<std::int64_t> task = {};  // one element; without it an array counts as a whole
   Millis delay = Millis(0);               // after
+  bool all_tasks = false;                 // said of an array as a whole: `7_*`
 
   friend bool operator==(const Dependency&, const Dependency&) = default;
 };
@@ -40,7 +41,8 @@ struct Dependencies {
   friend bool operator==(const Dependencies&, const Dependencies&) = default;
 };
 
-// `,` means all of them, `?` any; both in one text is an error. The empty text is no dependency.
+// `,` means all of them, `?` any; both in one text is an error. The empty text is no dependency. A
+// job alone, `7`, is afterany.
 Result<Dependencies> parse_dependencies(std::string_view text);
 // parse_dependencies reads it back.
 std::string format_dependencies(const Dependencies& dependencies);

@@ -31,7 +31,8 @@ TEST(Dependency, ReadsWhatSlurmReads) {
       {"afterok:7:8,singleton", "afterok:7,afterok:8,singleton"},
       {"AfterAny:7_3?afternotok:9", "afterany:7_3?afternotok:9"},
       {"after:7+5:8", "after:7+5,after:8"},
-      {"aftercorr:12_*", "aftercorr:12"},
+      {"aftercorr:12_*", "aftercorr:12_*"},
+      {"7", "afterany:7"},
       {"", ""}};
   for (const auto& [text, canonical] : canonical_texts) {
     EXPECT_EQ(canonical_dependency(text), canonical);

@@ -43,7 +43,7 @@ struct Source {
 Result<std::int64_t> parse_count(const Source& source, std::string_view text,
                                  std::string_view syntax) {
   if (is_negative(text)) {
-    return fail(Code::invalid_argument, "{} is negative: write {}", source.shown(), syntax);
+    return fail(Code::out_of_range, "{} is negative: write {}", source.shown(), syntax);
   }
   if (!is_digits(text)) {
     return fail(Code::invalid_argument, "{}: {} is not a count: write {}", source.shown(),

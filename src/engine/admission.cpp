@@ -102,7 +102,41 @@ Answer<void> check_sizes(const api::JobSpec& spec, const Limits& limits) {
   return {};
 }
 
+// Of one machine, by its name.
+Answer<void> check_nodes(const api::JobSpec& spec, std::string_view here) {
+  for (const std::string* list : {&spec.nodelist, &spec.exclude}) {
+    if (list->empty()) continue;
+    for (const std::string_view name : split(*list, ',')) {
+      if (name != here) return refuse(Why::no_such_node, fmt::format("this machine is {}", here));
+    }
+  }
+  if (spec.exclude.empty()) return {};
+  return refuse(Why::never_fits, fmt::format("there is no machine here but {}", here));
+}
+
+// What all GPUs of a machine are tells it from others.
+Answer<void> check_features(std::string_view words, const core::Node& node) {
+  constexpr std::string_view kBetween = "|&,()[]*";
+  while (!words.empty()) {
+    const auto end = std::min(words.find_first_of(kBetween), words.size());
+    const auto word = words.substr(0, end);
+    words.remove_prefix(std::min(end + 1, words.size()));
+    if (word.empty() || is_digits(word)) continue;
+    const bool known = std::ranges::any_of(node.gpus, [&](const core::Gpu& gpu) {
+      const std::string model = to_lower(core::model_name(gpu));
+      return model == to_lower(word) || model.ends_with("_" + to_lower(word));
+    });
+    if (!known) {
+      return refuse(
+          Why::bad_feature,
+          fmt::format("this machine has no GPU of model {}, and no other features", quote(word)));
+    }
+  }
+  return {};
+}
+
 Answer<void> check_numbers(const api::JobSpec& spec) {
+  if (spec.nodes == 0) return refuse(Why::bad_node_count, "a job has a node: leave -N out");
   if (spec.nodes != 1) {
     return refuse(Why::never_fits, "this is one machine: -N can only be 1");
   }
@@ -328,6 +362,20 @@ Answer<void> Admission::check_dependencies(const Job& job) {
   return {};
 }
 
+// Each once, and of a whole array says so.
+void Admission::tidy_dependencies(Job& job) const {
+  std::vector<core::Dependency> each;
+  for (core::Dependency one : job.dependencies.all) {
+    const auto head = state_.jobs.find(one.job);
+    const bool array = head != state_.jobs.end() && head->second.array == one.job;
+    one.all_tasks = one.all_tasks || (array && !one.task);
+    if (std::ranges::find(each, one) == each.end()) each.push_back(one);
+  }
+  if (each == job.dependencies.all) return;
+  job.dependencies.all = std::move(each);
+  job.spec.dependency = core::format_dependencies(job.dependencies);
+}
+
 Answer<Job> Admission::check(const Caller& caller, api::JobSpec spec, const Job* changed) {
   TRY(state_.admit(caller));
   // First, and of what is too large no copy is made.
@@ -335,6 +383,16 @@ Answer<Job> Admission::check(const Caller& caller, api::JobSpec spec, const Job*
   TRY(check_texts(spec));
   TRY(check_numbers(spec));
   if (changed == nullptr) TRY(check_mail(spec, state_));
+  if (changed == nullptr || spec.constraint != changed->spec.constraint) {
+    TRY(check_features(spec.constraint, state_.ledger.cluster().node(0)));
+  }
+  if (changed == nullptr || spec.nodelist != changed->spec.nodelist ||
+      spec.exclude != changed->spec.exclude) {
+    TRY(check_nodes(spec, state_.machine.name));
+  }
+  if (changed == nullptr && spec.deadline_ms && *spec.deadline_ms < state_.clock.wall().ms()) {
+    return refuse(Why::bad_time_limit, "the deadline is over");
+  }
   Job job;
   if (changed != nullptr) {
     job.id = changed->id;
@@ -373,6 +431,7 @@ Answer<Job> Admission::check(const Caller& caller, api::JobSpec spec, const Job*
   if (!same) TRY(Accounts(state_).assign(caller, job));
   TRY(read_spec(job));
   TRY(check_dependencies(job));
+  tidy_dependencies(job);
   if (!job.spec.array.empty()) {
     auto array = core::parse_array(job.spec.array);
     if (!array) return refuse(Why::bad_array, array.error().message);
@@ -399,6 +458,11 @@ Answer<Job> Admission::check(const Caller& caller, api::JobSpec spec, const Job*
     const core::Node& node = state_.ledger.cluster().node(0);
     if (job.request.memory > node.memory) {
       return refuse(Why::never_fits, "Memory specification can not be satisfied");
+    }
+    const CpuMilli of_a_node =
+        kOneCpu * std::max(job.spec.min_cpus.value_or(1), job.spec.cpus_per_task.value_or(1));
+    if (of_a_node > node.cpus) {
+      return refuse(Why::never_fits, "CPU count per node can not be satisfied");
     }
     return refuse(
         Why::never_fits,

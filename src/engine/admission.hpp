@@ -41,6 +41,7 @@ class Admission {
 
  private:
   Answer<void> check_dependencies(const Job& job);
+  void tidy_dependencies(Job& job) const;
   // The same names, where they are known and open to the job's owner.
   Answer<std::string> check_partitions(const Caller& caller, const Owner& owner,
                                        std::string_view names) const;

@@ -141,10 +141,32 @@ TEST_F(EngineGuardTest, AnAdministratorsHoldOutlivesCancelAndRequeue) {
   EXPECT_EQ(job(id).reason, "JobHeldAdmin");
 }
 
-TEST_F(EngineGuardTest, AnUpdateByRootLeavesTheJobItsOwners) {
+TEST_F(EngineGuardTest, WhatIsHeldGetsItsPriorityWhenItIsLetGo) {
   auto held = spec();
   held.hold = true;
   const auto id = std::to_string(submit(held));
+  EXPECT_EQ(code_of(update(root, id, R"({"priority":9})").error()), "ESLURM_JOB_HELD");
+  EXPECT_TRUE(update(root, id, R"({"name":"new"})"));
+  ASSERT_TRUE(engine->queue().release(root, id));
+  EXPECT_TRUE(update(root, id, R"({"priority":9})"));
+}
+
+TEST_F(EngineGuardTest, RefusesNodesFeaturesAndDeadlinesThatAreNone) {
+  const auto code = [&](const std::function<void(api::JobSpec&)>& change) {
+    auto wanted = spec();
+    change(wanted);
+    return refusal(wanted);
+  };
+  EXPECT_EQ(code([](auto& wanted) { wanted.nodelist = "elsewhere"; }), "ESLURM_INVALID_NODE_NAME");
+  EXPECT_EQ(code([](auto& wanted) { wanted.constraint = "nope"; }), "ESLURM_INVALID_FEATURE");
+  EXPECT_EQ(code([](auto& wanted) { wanted.nodes = 0; }), "ESLURM_INVALID_NODE_COUNT");
+  EXPECT_EQ(code([](auto& wanted) { wanted.deadline_ms = 1; }), "ESLURM_INVALID_TIME_LIMIT");
+}
+
+TEST_F(EngineGuardTest, AnUpdateByRootLeavesTheJobItsOwners) {
+  auto later = spec();
+  later.begin_ms = (clock.wall() + hours(1)).ms();
+  const auto id = std::to_string(submit(later));
   ASSERT_TRUE(update(root, id, R"({"name":"new","priority":9})"));
   EXPECT_EQ(job(id).account, "u1000");
   EXPECT_EQ(job(id).user, "u1000");

@@ -16,7 +16,7 @@ namespace {
 // Whoever adds a field to one of them decides here whether the other one has it, in both functions
 // below, and counts it. The test fills every field of JobInfo and expects it back.
 static_assert(boost::pfr::tuple_size_v<Job> == 49);
-static_assert(boost::pfr::tuple_size_v<api::JobInfo> == 65);
+static_assert(boost::pfr::tuple_size_v<api::JobInfo> == 76);
 static_assert(boost::pfr::tuple_size_v<api::GpuHold> == 8);
 
 std::optional<std::int64_t> ms_of(const std::optional<WallTime>& time) {
@@ -124,6 +124,19 @@ void write_info(const Job& job, api::JobInfo& info) {
   info.enforcement = job.enforcement;
   info.reservation = spec.reservation;
   info.pod.clear();
+  info.wckey = spec.wckey;
+  info.nodelist = spec.nodelist;
+  info.exclude = spec.exclude;
+  info.oversubscribe = spec.exclusive ? "NO" : spec.oversubscribe ? "YES" : "OK";
+  info.min_cpus = std::max(spec.min_cpus.value_or(1), info.cpus_per_task);
+  info.memory_by_cpu = spec.memory_per_cpu.has_value();
+  info.min_memory = spec.memory_per_cpu ? spec.memory_per_cpu
+                    : spec.memory       ? spec.memory
+                                        : std::optional(info.memory);
+  info.mail_type = spec.mail_type;
+  info.mail_user = spec.mail_user;
+  info.kill_on_invalid_dependency = spec.kill_on_invalid_dependency;
+  info.usual_limit = !spec.time_limit_ms && !spec.no_time_limit;
 
   info.command = spec.command;
   info.work_dir = spec.work_dir;

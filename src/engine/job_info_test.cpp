@@ -21,6 +21,8 @@ TEST(JobInfo, BringsEveryFieldOfARecordBack) {
   info.gpus.at(0).container.clear();
   info.pod.clear();    // of Kubernetes alone
   info.steps.clear();  // the store has them
+  info.oversubscribe = "YES";
+  info.memory_by_cpu = info.kill_on_invalid_dependency = info.usual_limit = true;
 
   api::JobSpec spec;
   spec.name = info.name;
@@ -28,6 +30,15 @@ TEST(JobInfo, BringsEveryFieldOfARecordBack) {
   spec.qos = info.qos;
   spec.comment = info.comment;
   spec.reservation = info.reservation;
+  spec.wckey = info.wckey;
+  spec.nodelist = info.nodelist;
+  spec.exclude = info.exclude;
+  spec.oversubscribe = true;
+  spec.min_cpus = info.min_cpus;
+  spec.memory_per_cpu = info.min_memory;
+  spec.mail_type = info.mail_type;
+  spec.mail_user = info.mail_user;
+  spec.kill_on_invalid_dependency = info.kill_on_invalid_dependency;
   spec.nice = info.nice;
   spec.requeue = info.requeue;
   spec.batch = info.batch;

@@ -24,6 +24,13 @@ Answer<Job> Queue::check_update(const Caller& caller, const Job& job, const Edit
     return refuse(Why::bad_text, read.error().message);
   }
   wanted.no_time_limit = !wanted.time_limit_ms;
+  const bool pending = job.state == core::JobState::pending;
+  if (!pending && wanted.dependency != before.dependency) {
+    return refuse(Why::not_pending, "it runs: it waits for nothing any more");
+  }
+  if (job.hold != Hold::none && wanted.priority != before.priority && wanted.priority != 0) {
+    return refuse(Why::held, "the job is held: release it first");
+  }
   // Who said no partition is in the one that it was put into, whichever is the default by now.
   const bool stays = wanted.partition == before.partition;
   if (stays) wanted.partition = job.partition;
@@ -42,10 +49,9 @@ Answer<Job> Queue::check_update(const Caller& caller, const Job& job, const Edit
   }
 
   const api::JobSpec& next = checked.spec;
-  if (next.array_throttle && (*next.array_throttle < 0 || !job.array)) {
-    return refuse(Why::bad_array, "the job is no array, or the number is none");
+  if (next.array_throttle && *next.array_throttle < 0) {
+    return refuse(Why::bad_array, "so many elements at once is no number");
   }
-  const bool pending = job.state == core::JobState::pending;
   Job unchanged = job;  // its words, as they are read by now: settings may have changed
   (void)admission_.read_spec(unchanged);
   if (!pending && (checked.request != unchanged.request || next.dependency != before.dependency ||
@@ -136,7 +142,10 @@ void Queue::apply_update(Job& job, const Job& checked) {
   }
   std::optional<Millis> limit;
   if (job.spec.time_limit_ms) limit = Millis(*job.spec.time_limit_ms);
-  if (limit != job.time_limit) {
+  if (limit == job.time_limit) {  // nobody said a new one
+    job.spec.time_limit_ms = before.time_limit_ms;
+    job.spec.no_time_limit = before.no_time_limit;
+  } else {
     job.time_limit = limit;
     if (!pending) {
       job.end.reset();

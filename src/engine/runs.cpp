@@ -212,9 +212,10 @@ void Runs::remember_use(Job& job, const node::ExitRecord& record) {
                     .name = "batch",
                     .state = timeout                                       ? "CANCELLED"
                              : record.reason == node::EndReason::oom       ? "OUT_OF_MEMORY"
+                             : record.exit_signal != 0                     ? "CANCELLED"
+                             : !well                                       ? "FAILED"
                              : record.reason == node::EndReason::cancelled ? "CANCELLED"
-                             : well                                        ? "COMPLETED"
-                                                                           : "FAILED",
+                                                                           : "COMPLETED",
                     .start_ms = job.start.value_or(WallTime()).ms(),
                     .end_ms = state_.clock.wall().ms(),
                     .exit_code = record.exit_code,

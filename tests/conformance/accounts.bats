@@ -18,6 +18,7 @@ END
   start_engine --config "$work/lab.toml"
 }
 
+has_reason() { [[ $(squeue -h -o %r -j "$1") == "$2" ]]; }
 has_state() { [[ $(squeue -h -o %t -j "$1") == "$2" ]]; }
 
 @test "what sbatch is told of accounts, qos and partitions that there are not" {
@@ -63,7 +64,7 @@ has_state() { [[ $(squeue -h -o %t -j "$1") == "$2" ]]; }
   first=$(sbatch --parsable -o /dev/null -G 2 --wrap "$until_go")
   eventually has_state "$first" R
   second=$(sbatch --parsable -o /dev/null -G 1 --wrap true)
-  [[ $(squeue -h -o %r -j "$second") == QOSMaxGRESPerUser ]]
+  eventually has_reason "$second" QOSMaxGRESPerUser
   run "$ALIQUOT_BIN/aliquot" why "$second"
   [[ $output == *"QOS normal lets each user hold 2 GPUs at once."*"holds 2 GPUs with job $first, and this job wants 1 GPU."* ]]
   sacctmgr -i modify qos normal set MaxTRESPerUser=gres/gpu=3 >/dev/null

@@ -5,7 +5,7 @@ load helper
   start_engine
   run_case scancel_missing 'scancel 99999'
   run scancel -v 99999
-  [ "$status" -eq 1 ]
+  [ "$status" -eq 0 ]
   [ "${lines[-1]}" = "scancel: error: Kill job error on job id 99999: Invalid job id specified" ]
 }
 
@@ -70,9 +70,9 @@ ended() { [[ -z $(squeue -h -j "$1") ]]; }
   ids=$(sbatch --parsable -o /dev/null -G 4 --wrap 'touch ran')
   for i in {1..12}; do ids+=" $(sbatch --parsable -o /dev/null -G 1 --wrap 'touch ran')"; done
   scancel -t PENDING --me
-  run sacct -n -X -P -o start,state -j "${ids// /,}"
+  run sacct -n -X -P -o nodelist,state -j "${ids// /,}"
   echo "$output"
-  [ "$(sort -u <<<"$output")" = "None|CANCELLED by $(id -u)" ]
+  [ "$(sort -u <<<"$output")" = "None assigned|CANCELLED by $(id -u)" ]
   [ ! -e ran ]
 }
 

@@ -59,7 +59,8 @@ start_engine() {
   cat "$work/aliquotd.log" >&2
   return 1
 }
-listens_or_ended() { [[ -S $ALIQUOT_SOCKET ]] || ! kill -0 "$daemon" 2>/dev/null; }
+# The socket is there a moment before somebody answers.
+listens_or_ended() { { [[ -S $ALIQUOT_SOCKET ]] && sinfo -h >/dev/null 2>&1; } || ! kill -0 "$daemon" 2>/dev/null; }
 
 # For scripts of jobs that end when the test says so: `$until_go`, and in the test `go`.
 until_go="until [ -e go ]; do sleep 0.05; done"

@@ -44,8 +44,8 @@ read_lists() {
 }
 
 # What does not depend on the engine's past: numbers of jobs by their names, folders, times. Whether salloc hears of the
-# end of its job before it ends itself is chance, as is whether a job waits for a moment; what we say beyond Slurm's
-# words is marked as a hint.
+# end of its job before it ends itself is chance, as is whether a job waits for a moment; whether a core is written is for
+# the machine to say; what we say beyond Slurm's words is marked as a hint.
 table_words() {
   local name names=()
   for name in "${job_names[@]}"; do
@@ -55,7 +55,7 @@ table_words() {
     -e '/^\[stderr\] (srun|salloc): (Pending job allocation [0-9]+|job [0-9]+ (queued and waiting for|has been allocated) resources)$/d' \
     -e '/^\[stderr\] [a-z]+: hint: /d' -e '/^\[stderr\] salloc: Job allocation [0-9]+ has been revoked\.$/d' \
     "${names[@]}" -e 's/(^|[^0-9])[1-6][0-9]{7}([^0-9]|$)/\1<ID....>\2/g' \
-    -e "s#$work#@WORK@#g" \
+    -e "s#$work#@WORK@#g" -e 's/^(\[stderr\] srun: .*) \(core dumped\)$/\1/' \
     -e 's/[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}/@TIME@/g' -e 's/ $/ ~/'
 }
 

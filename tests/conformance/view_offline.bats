@@ -3,7 +3,7 @@ load helper
 
 @test "scontrol expands and folds lists of hosts" {
   run_case scontrol_show_hostnames 'scontrol show hostnames n[01-03,7]'
-  run env SLURM_JOB_NODELIST='a[1-2]' scontrol show hostnames
+  run env SLURM_NODELIST='a[1-2]' scontrol show hostnames
   [ "$output" = $'a1\na2' ]
   run scontrol show hostlist n01,n02,n03,login
   [ "$output" = 'n[01-03],login' ]

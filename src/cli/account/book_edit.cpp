@@ -86,7 +86,9 @@ std::string known_keys(Entity entity) {
 }
 
 tl::unexpected<Error> unknown(Entity entity, const EditWord& word) {
-  return fail(Error::Code::invalid_argument, " Unknown option: {}{}{}\n Options of this engine: {}",
+  return fail(Error::Code::invalid_argument,
+              " Unknown option: {}{}{}\n Use keyword 'where' to modify condition\n"
+              "sacctmgr: hint: options of this engine are {}",
               word.key, word.operation, word.value, known_keys(entity));
 }
 
@@ -100,6 +102,11 @@ Result<bool> apply(std::span<const Setting<Record>> settings, Record& record,
                      : word.operation == "-=" ? Assign::remove
                                               : Assign::set;
   if (auto read = setting->read(record, how, word.value); !read) {
+    if (read.error().message.ends_with("is no number")) {
+      return fail(Error::Code::invalid_argument,
+                  "sacctmgr: error: Invalid value for {} ({})\n You didn't give me anything to set",
+                  setting->name, word.value);
+    }
     return fail(Error::Code::invalid_argument, " Bad {} value: {}", setting->name,
                 read.error().message);
   }
@@ -146,18 +153,17 @@ Result<Edited> add_accounts(AccountBook& book, const Meant& chosen,
     }
   }
   if (find_association(book, association.parent, "") == nullptr) {
-    return fail(Error::Code::not_found, " The parent account '{}' doesn't exist.",
-                association.parent);
+    return fail(Error::Code::not_found,
+                " Parent account '{}' doesn't exist on cluster {}\n"
+                "        Contact your admin to add this account.\n No associations created.",
+                association.parent, cluster);
   }
   Edited edited;
   std::string names;
   std::string lines;
   api::AccountInfo shown;
   for (const std::string& name : chosen.accounts) {
-    if (find_name(book.accounts, name) != nullptr) {
-      edited.text += fmt::format(" This account {} already exists.  Not adding.\n", name);
-      continue;
-    }
+    if (find_name(book.accounts, name) != nullptr) continue;
     shown = account;
     shown.name = name;
     if (shown.description.empty()) shown.description = name;
@@ -174,8 +180,11 @@ Result<Edited> add_accounts(AccountBook& book, const Meant& chosen,
     return edited;
   }
   edited.text += " Adding Account(s)\n" + names + " Settings\n";
-  edited.text += fmt::format("  {:<15} = {}\n  {:<15} = {}\n", "Description", shown.description,
-                             "Organization", shown.organization);
+  // What stands there for want of better is said in general.
+  edited.text += fmt::format(
+      "  {:<15} = {}\n  {:<15} = {}\n", "Description",
+      account.description.empty() ? "Account Name" : account.description, "Organization",
+      account.organization.empty() ? "Parent/Account Name" : account.organization);
   edited.text += " Associations\n" + lines + " Settings\n";
   edited.text += what_is_set(association_settings(), association,
                              AssociationInfo{.account = association.account}, 14);
@@ -205,10 +214,10 @@ Result<Edited> add_users(AccountBook& book, Meant chosen, const std::vector<Edit
   for (const std::string& name : chosen.users) {
     for (const std::string& account : chosen.accounts) {
       if (find_association(book, account, "") == nullptr) {
-        return fail(Error::Code::not_found,
-                    " This account '{}' doesn't exist.\n        Contact your "
-                    "admin to add this account.",
-                    account);
+        edited.complaint += fmt::format(
+            " This account '{}' doesn't exist.\n        Contact your admin to add this account.\n",
+            account);
+        continue;
       }
       if (find_association(book, account, name) != nullptr) continue;
       if (find_name(book.users, name) == nullptr) {
@@ -218,7 +227,7 @@ Result<Edited> add_users(AccountBook& book, Meant chosen, const std::vector<Edit
       association.account = account;
       association.user = name;
       book.associations.push_back(association);
-      lines += fmt::format("  U = {:<9} A = {:<10} C = {:<10}\n", name, account, cluster);
+      lines += fmt::format("  U = {:<9.9} A = {:<10} C = {:<10}\n", name, account, cluster);
       edited.changed = true;
     }
   }
@@ -241,10 +250,7 @@ Result<Edited> add_qos(AccountBook& book, const Meant& chosen, const std::vector
   Edited edited;
   std::string names;
   for (const std::string& name : chosen.names) {
-    if (find_name(book.qos, name) != nullptr) {
-      edited.text += fmt::format(" This QOS {} already exists.  Not adding.\n", name);
-      continue;
-    }
+    if (find_name(book.qos, name) != nullptr) continue;
     book.qos.push_back(qos);
     book.qos.back().name = name;
     if (qos.description.empty()) book.qos.back().description = name;
@@ -324,12 +330,13 @@ Result<Edited> modify_records(AccountBook& book, Entity entity, std::vector<Reco
   const std::string_view what = entity == Entity::user ? "user" : "account";
   if (!lines.empty()) edited.text += fmt::format(" Modified {}s...\n{}", what, lines);
   lines.clear();
-  for (AssociationInfo& one : book.associations) {
-    if (of_associations.empty() || !is_chosen(one, entity, chosen)) continue;
+  // The newest first, as Slurm numbers them.
+  for (auto one = book.associations.rbegin(); one != book.associations.rend(); ++one) {
+    if (of_associations.empty() || !is_chosen(*one, entity, chosen)) continue;
     for (const EditWord& word : of_associations) {
-      (void)TRY(apply(association_settings(), one, word));
+      (void)TRY(apply(association_settings(), *one, word));
     }
-    lines += association_line(one, cluster);
+    lines += association_line(*one, cluster);
   }
   if (!lines.empty()) edited.text += fmt::format(" Modified {} associations...\n{}", what, lines);
   edited.changed = !edited.text.empty();
@@ -337,12 +344,15 @@ Result<Edited> modify_records(AccountBook& book, Entity entity, std::vector<Reco
   return edited;
 }
 
-Result<void> need_names(Entity entity, const Meant& chosen) {
+Result<void> need_names(Entity entity, const Meant& chosen, bool adds) {
   const bool some = entity == Entity::qos    ? !chosen.names.empty()
                     : entity == Entity::user ? !chosen.users.empty()
                                              : !chosen.accounts.empty();
   if (some) return {};
-  return fail(Error::Code::invalid_argument, " Need name of {} to do this.",
+  if (!adds) {
+    return fail(Error::Code::invalid_argument, " No conditions given to remove, not executing.");
+  }
+  return fail(Error::Code::invalid_argument, " Need name of {} to add.",
               entity == Entity::qos    ? "qos"
               : entity == Entity::user ? "user"
                                        : "account");
@@ -391,7 +401,7 @@ Result<Edited> add_to_book(AccountBook& book, Entity entity, const EditWords& wo
   TRY(check_editable(entity));
   std::vector<EditWord> rest;
   Meant chosen = find_meant(entity, words.set, cluster, rest);
-  TRY(need_names(entity, chosen));
+  TRY(need_names(entity, chosen, true));
   if (!chosen.here) return Edited{" Nothing new added.\n", false};
   switch (entity) {
     case Entity::account:
@@ -431,7 +441,7 @@ Result<Edited> delete_from_book(AccountBook& book, Entity entity, const EditWord
   const Meant chosen = find_meant(entity, words.where, cluster, rest);
   if (!rest.empty()) return unknown(entity, rest.front());
   const bool whose_account = entity == Entity::user && !chosen.accounts.empty();
-  if (!whose_account) TRY(need_names(entity, chosen));
+  if (!whose_account) TRY(need_names(entity, chosen, false));
   Edited edited{" Nothing deleted\n", false};
   if (!chosen.here) return edited;
   std::string lines;
@@ -465,7 +475,9 @@ Result<Edited> delete_from_book(AccountBook& book, Entity entity, const EditWord
     const bool goes = entity == Entity::account ? in(chosen.accounts, one.account)
                                                 : !one.user.empty() && in(chosen.users, one.user) &&
                                                       in(chosen.accounts, one.account);
-    if (goes && whose_account) lines += association_line(one, cluster);
+    if (goes && whose_account) {
+      lines += fmt::format("  C = {:<10} A = {:<10} U = {:<9}\n", cluster, one.account, one.user);
+    }
     return goes;
   });
   // Whoever is in no account any more is gone; else he has another one to begin with.

@@ -26,8 +26,9 @@ struct EditWords {
 EditWords parse_edit_words(const std::vector<std::string_view>& words, bool set_first);
 
 struct Edited {
-  std::string text;      // what is told
-  bool changed = false;  // else there is nothing to do, which is an error of Slurm's
+  std::string text;            // what is told
+  bool changed = false;        // else there is nothing to do, which is an error of Slurm's
+  std::string complaint = {};  // about some of it
 };
 // An error is Slurm's sentence.
 Result<Edited> add_to_book(api::AccountBook& book, Entity entity, const EditWords& words,

@@ -157,7 +157,8 @@ struct ChosenColumn {
   Column column;
 };
 
-Result<std::vector<ChosenColumn>> choose_columns(std::string_view format, bool tree) {
+Result<std::vector<ChosenColumn>> choose_columns(std::string_view format, bool tree,
+                                                 Entity entity) {
   std::vector<ChosenColumn> chosen;
   for (const std::string_view word : split(format, ',')) {
     if (word.empty()) continue;
@@ -174,11 +175,14 @@ Result<std::vector<ChosenColumn>> choose_columns(std::string_view format, bool t
       if (begins && field == nullptr) field = &one;
     }
     if (field == nullptr) {
-      return fail(Error::Code::invalid_argument, " Unknown field '{}'", name);
+      return fail(Error::Code::invalid_argument, "Unknown field '{}'", name);
     }
     const bool account = field->name == "Account" && tree;
+    const bool qos = field->name == "Name" && entity == Entity::qos;
     Column column{.header = std::string(field->header),
-                  .width = account ? 20 : field->width,
+                  .width = account ? 20
+                           : qos   ? 10
+                                   : field->width,
                   .align = account ? Align::left : Align::right,
                   .suffix = " "};
     if (percent != word.npos) {
@@ -231,6 +235,16 @@ const T* named(const std::vector<T>& list, std::string_view name) {
   return found == list.end() ? nullptr : &*found;
 }
 
+// Of users by name that which was added last stands first, without the tree around it.
+std::vector<TreeRow> shown_of(const api::AccountBook& book, const ShowWanted& wanted) {
+  if (wanted.users.empty() || wanted.tree) return tree_of(book);
+  std::vector<TreeRow> rows;
+  for (auto one = book.associations.rbegin(); one != book.associations.rend(); ++one) {
+    rows.push_back({&*one, 0});
+  }
+  return rows;
+}
+
 std::vector<BookRow> rows_of(const api::AccountBook& book, const api::ClusterInfo& cluster,
                              const ShowWanted& wanted) {
   std::vector<BookRow> rows;
@@ -240,7 +254,7 @@ std::vector<BookRow> rows_of(const api::AccountBook& book, const api::ClusterInf
   };
   switch (wanted.entity) {
     case Entity::association:
-      for (const TreeRow& one : tree_of(book)) {
+      for (const TreeRow& one : shown_of(book, wanted)) {
         if (!association_wanted(*one.association)) continue;
         rows.push_back({.association = one.association, .depth = one.depth});
       }
@@ -249,7 +263,7 @@ std::vector<BookRow> rows_of(const api::AccountBook& book, const api::ClusterInf
     case Entity::user: {
       const bool users = wanted.entity == Entity::user;
       if (wanted.with_associations) {
-        for (const TreeRow& one : tree_of(book)) {
+        for (const TreeRow& one : shown_of(book, wanted)) {
           if (!association_wanted(*one.association)) continue;
           if (users && one.association->user.empty()) continue;
           rows.push_back(
@@ -360,8 +374,8 @@ std::string qos_of(const api::AccountBook& book, const api::AssociationInfo& ass
 
 Result<std::string> show_book(const api::AccountBook& book, const api::ClusterInfo& cluster,
                               const ShowWanted& wanted, const ShowLayout& layout) {
-  const auto chosen = TRY(
-      choose_columns(wanted.format.empty() ? usual_format(wanted) : wanted.format, wanted.tree));
+  const auto chosen = TRY(choose_columns(
+      wanted.format.empty() ? usual_format(wanted) : wanted.format, wanted.tree, wanted.entity));
   std::vector<Row> rows;
   for (const BookRow& record : rows_of(book, cluster, wanted)) {
     Row row;

@@ -17,6 +17,15 @@
 namespace aliquot::cli {
 namespace {
 
+// In Slurm's words; a hint says which of them there are.
+constexpr std::string_view kShown =
+    "\"Account\", \"Association\", \"Cluster\", \"Configuration\",\n"
+    "\"Event\", \"Federation\", \"Problem\", \"QOS\", \"Resource\", \"Reservation\",\n"
+    "\"RunAwayJobs\", \"Stats\", \"Transaction\", \"TRES\", \"User\", or \"WCKey\"";
+constexpr std::string_view kAdded =
+    "\"Account\", \"Cluster\", \"Coordinator\", \"Federation\", \"QOS\", \"Resource\", or "
+    "\"User\"";
+
 constexpr int kSecondsToDecide = 30;
 // Others may change the accounts at the same time.
 constexpr int kTries = 5;
@@ -30,7 +39,7 @@ bool has_agreed(const OptionSet& options) {
   const bool heard =
       ::poll(&input, 1, kSecondsToDecide * 1'000) > 0 && ::read(STDIN_FILENO, &answer, 1) == 1;
   if (heard && (answer == 'y' || answer == 'Y')) return true;
-  print(heard ? " Changes Discarded\n" : "timeout\n Changes Discarded\n");
+  print(heard ? "\n Changes Discarded\n" : "timeout\n Changes Discarded\n");
   return false;
 }
 
@@ -62,11 +71,18 @@ int edit_book(const OptionSet& options, const Voice& voice, const Editing& how, 
     if (!book) return failed(book.error());
     const auto edited = how.edit(*book, entity, parsed, cluster->cluster);
     if (!edited) {
-      std::fflush(stdout);
-      for (const auto line : split(edited.error().message, '\n')) {
-        fmt::print(stderr, "{}\n", make_plain(line));
+      const std::string& message = edited.error().message;
+      const bool unknown = message.starts_with(" Unknown option");  // said on the other stream
+      for (const auto line : split(message, '\n')) {
+        const bool hint = line.starts_with("sacctmgr: hint:");
+        fmt::print(unknown && !hint ? stdout : stderr, "{}\n", make_plain(line));
       }
       return 1;
+    }
+    if (!agreed && !edited->complaint.empty()) {
+      for (const auto line : split(edited->complaint, '\n')) {
+        if (!line.empty()) fmt::print(stderr, "{}\n", make_plain(line));
+      }
     }
     if (!agreed && !options.has("quiet")) {
       std::string shown;
@@ -161,13 +177,15 @@ int run_sacctmgr(int argc, char** argv) {
   const auto entity =
       call->words.size() > 1 ? parse_entity(call->words[1]) : std::optional<Entity>();
   if (!entity) {
-    fmt::print(stderr,
-               "No valid entity in {} command\nInput line must include \"Account\", "
-               "\"Association\", \"Cluster\", \"QOS\", \"TRES\", or \"User\"\n",
+    fmt::print(stderr, "No valid entity in {} command\nInput line must include {}\n",
                adds       ? "add"
                : modifies ? "modify"
                : deletes  ? "delete"
-                          : "list");
+                          : "list",
+               shows ? kShown : kAdded);
+    voice.info(
+        "hint: here these are \"Account\", \"Association\", \"Cluster\", \"QOS\", \"TRES\" and "
+        "\"User\"");
     return 1;
   }
   const std::vector<std::string_view> rest(call->words.begin() + 2, call->words.end());

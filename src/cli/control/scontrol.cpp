@@ -19,6 +19,7 @@
 #include "cli/control/scontrol_text.hpp"
 #include "cli/control/scontrol_update.hpp"
 #include "cli/help_text.hpp"
+#include "cli/jobs/job_ids.hpp"
 #include "cli/query.hpp"
 #include "cli/view/job_text.hpp"
 #include "cli/view/json_writer.hpp"
@@ -115,7 +116,12 @@ int for_jobs(const ControlCall& call, std::string_view command, std::string_view
     if (names_job(word) && daemon) {
       ids = jobs_of_name(*daemon, word.substr(word.find('=') + 1));
     } else {
-      for (const auto id : split(word, ',')) ids.emplace_back(id);
+      // `7_[1-3]`, which the daemon takes one by one.
+      for (const auto id : split_outside_brackets(word)) {
+        const auto pattern = id.find('[') == id.npos ? std::nullopt : parse_job_pattern(id);
+        const auto targets = pattern ? pattern->targets() : std::vector{std::string(id)};
+        ids.insert(ids.end(), targets.begin(), targets.end());
+      }
     }
     for (const std::string& id : ids) {
       if (id.empty()) continue;
@@ -241,6 +247,67 @@ int wait_job(const ControlCall& call) {
   }
 }
 
+// `notify 7 words`: there is no way to a job's terminal here.
+int notify(const ControlCall& call) {
+  if (call.words.size() < 2) return fail_with("too few arguments for keyword:notify");
+  auto daemon = DaemonClient::connect();
+  const auto job = daemon ? daemon->get<api::JobInfo>(job_target(call.word(0)))
+                          : Reply<api::JobInfo>(tl::make_unexpected(daemon.error()));
+  const auto error = job ? api::ErrorInfo{"ESLURM_DISABLED", ""} : job.error();
+  return fail_with(fmt::format("job notify failure: {}", error_text(error)));
+}
+
+// The processes of a job, or of all of the caller's that run, as ps would number them.
+int list_pids(const ControlCall& call) {
+  auto daemon = DaemonClient::connect();
+  if (!daemon) return load_failed(kLoadJobs, daemon.error());
+  const auto jobs = daemon->list("/v1/jobs?live");
+  if (!jobs) return load_failed(kLoadJobs, jobs.error());
+  std::string out = "PID      JOBID    STEPID   LOCALID GLOBALID\n";
+  const auto wanted = call.word(0).substr(0, call.word(0).find('.'));
+  bool any = false;
+  for (const auto& job : jobs->jobs) {
+    if (!is_active(job) || (!wanted.empty() && !matches_job_id(job, wanted))) continue;
+    const auto all =
+        daemon->get<api::RunningProcesses>(job_target(fmt::format("{}", job.id)) + "/processes");
+    if (!all) continue;  // somebody else's
+    any = true;
+    for (const auto& step : all->steps) {
+      for (const auto pid : step.pids) {
+        out += fmt::format("{:<8} {:<8} {:<8} {:<7} {:<8}\n", pid, job.id, step.id, "-", "-");
+      }
+    }
+  }
+  const int status = print(out);
+  if (wanted.empty() || any) return status;
+  std::fflush(stdout);
+  return fail_with(fmt::format("JobId={} does not exist on node (null).", wanted));
+}
+
+// `pidinfo 123`: which job that process is of.
+int pid_info(const ControlCall& call) {
+  const auto pid = parse_digits(call.word(0));
+  if (!pid) return fail_with("too few arguments for keyword:pidinfo");
+  auto daemon = DaemonClient::connect();
+  const auto jobs = daemon ? daemon->list("/v1/jobs?live")
+                           : Reply<api::JobList>(tl::make_unexpected(daemon.error()));
+  if (!jobs) return load_failed(kLoadJobs, jobs.error());
+  for (const auto& job : jobs->jobs) {
+    if (!is_active(job)) continue;
+    const auto all =
+        daemon->get<api::RunningProcesses>(job_target(fmt::format("{}", job.id)) + "/processes");
+    if (!all) continue;
+    const bool found = std::ranges::any_of(all->steps, [&](const api::StepProcesses& step) {
+      return std::ranges::find(step.pids, *pid) != step.pids.end();
+    });
+    if (!found) continue;
+    std::string end;
+    append_time(end, job.end_ms, "UNLIMITED");
+    return print(fmt::format("Slurm JobId={} ends at {}\n", job.id, end));
+  }
+  return fail_with("Failed to locate job for requested pid");
+}
+
 int write_file(const std::string& path, std::string_view text) {
   // The script may hold secrets: as private as Slurm makes it.
   const sys::Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0700));
@@ -326,6 +393,9 @@ int run_control(std::string_view command, const ControlCall& call) {
   if (is_command(command, "wait_job", 1)) return wait_job(call);
   if (is_command(command, "write", 2)) return write_script(call);
   if (is_command(command, "reconfigure", 3)) return reconfigure();
+  if (is_command(command, "notify", 1)) return notify(call);
+  if (is_command(command, "listpids", 1)) return list_pids(call);
+  if (is_command(command, "pidinfo", 3)) return pid_info(call);
   if (is_command(command, "ping", 1)) return ping();
   if (is_command(command, "version", 4)) return print(version_text());
   if (is_command(command, "help", 2)) return print(help_text(SlurmCommand::scontrol));

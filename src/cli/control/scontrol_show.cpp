@@ -29,8 +29,7 @@ int show_hostnames(const ControlCall& call) {
   std::string list(call.word(1));
   if (list.empty() && call.words.size() > 1) return 0;
   if (list.empty()) {
-    const char* own = std::getenv("SLURM_JOB_NODELIST");
-    if (own == nullptr) own = std::getenv("SLURM_NODELIST");
+    const char* own = std::getenv("SLURM_NODELIST");
     if (own == nullptr) return no_hosts();
     list = own;
   }

@@ -2,10 +2,12 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <string_view>
 #include <vector>
 
+#include "base/text.hpp"
 #include "base/timestamp.hpp"
 #include "cli/view/job_text.hpp"
 #include "cli/view/node_text.hpp"
@@ -54,12 +56,32 @@ std::string id_line(const JobInfo& job) {
                         job.array_pending);
     if (const auto percent = job.array_pending.find('%'); percent != std::string::npos) {
       line += fmt::format(" ArrayTaskThrottle={}", job.array_pending.substr(percent + 1));
+    } else if (job.array_throttle > 0) {
+      line += fmt::format(" ArrayTaskThrottle={}", job.array_throttle);
     }
   } else if (job.array_task_id) {
     line += fmt::format(" ArrayJobId={} ArrayTaskId={}", job.array_job_id.value_or(job.id),
                         *job.array_task_id);
   }
   return line + " JobName=" + job.name;
+}
+
+// In Slurm's order, whatever theirs is; ALL are these.
+std::string mail_types(std::string_view words) {
+  constexpr std::string_view kAll = "INVALID_DEPEND,BEGIN,END,FAIL,REQUEUE,STAGE_OUT";
+  constexpr std::string_view kOrder =
+      "ARRAY_TASKS,INVALID_DEPEND,BEGIN,END,FAIL,REQUEUE,STAGE_OUT,TIME_LIMIT_50,TIME_LIMIT_80,"
+      "TIME_LIMIT_90,TIME_LIMIT";
+  const auto has = [&](std::string_view list, std::string_view word) {
+    return std::ranges::any_of(
+        split(list, ','), [&](std::string_view one) { return equals_ignoring_case(one, word); });
+  };
+  std::string out;
+  for (const auto word : split(kOrder, ',')) {
+    if (!has(words, word) && !(has(words, "ALL") && has(kAll, word))) continue;
+    out += (out.empty() ? "" : ",") + std::string(word);
+  }
+  return out;
 }
 
 std::string node_line(const JobInfo& job) {
@@ -83,6 +105,7 @@ void gpu_details(Record& record, const JobInfo& job) {
 std::string show_job(const JobInfo& job, const ShowStyle& style, WallTime now) {
   constexpr auto kStyle = TimeStyle::scontrol;
   const bool pending = is_pending(job);
+  const auto min_memory = job.min_memory.value_or(job.memory);
   Record record;
   record.line("{}", id_line(job))
       .line("UserId={}({}) GroupId={}({}) MCS_label=N/A", job.user, job.uid, job.group, job.gid)
@@ -111,14 +134,13 @@ std::string show_job(const JobInfo& job, const ShowStyle& style, WallTime now) {
             time_or(job.suspend_ms, "None"),
             time_or(pending ? job.eligible_ms : job.start_ms, "Unknown"))
       .line("Partition={} AllocNode:Sid={}:0", job.partition, or_null(job.submit_host))
-      .line("ReqNodeList=(null) ExcNodeList=(null)")
+      .line("ReqNodeList={} ExcNodeList={}", or_null(job.nodelist), or_null(job.exclude))
       .line("{}", node_line(job));
   if (!pending && job.batch && !job.node.empty()) record.line("BatchHost={}", job.node);
   record
       .line("NumNodes=1 NumCPUs={} NumTasks={} CPUs/Task={} ReqB:S:C:T=0:0:*:*", job.cpus,
             job.ntasks, job.cpus_per_task)
-      .line("ReqTRES={}", requested_tres(job))
-      .line("AllocTRES={}", has_started(job) ? allocated_tres(job) : "(null)")
+      .line("TRES={}", has_started(job) ? allocated_tres(job) : requested_tres(job))
       .line("Socks/Node=* NtasksPerN:B:S:C={}:0:*:* CoreSpec=*", job.ntasks_per_node);
   if (style.details) {
     gpu_details(record, job);
@@ -128,10 +150,11 @@ std::string show_job(const JobInfo& job, const ShowStyle& style, WallTime now) {
     }
   }
   record
-      .line("MinCPUsNode={} MinMemoryNode={} MinTmpDiskNode=0", job.cpus_per_task,
-            job.memory > 0 ? memory_text(job.memory) : "0")
+      .line("MinCPUsNode={} MinMemory{}={} MinTmpDiskNode=0",
+            std::max(job.min_cpus, job.cpus_per_task), job.memory_by_cpu ? "CPU" : "Node",
+            min_memory > 0 ? memory_text(min_memory) : "0")
       .line("Features={} DelayBoot=00:00:00", or_null(job.constraint))
-      .line("OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null)")
+      .line("OverSubscribe={} Contiguous=0 Licenses=(null) Network=(null)", job.oversubscribe)
       .line("Command={}", or_null(job.command))
       .line("WorkDir={}", job.work_dir);
   if (!job.comment.empty()) record.line("Comment={}", job.comment);
@@ -142,6 +165,10 @@ std::string show_job(const JobInfo& job, const ShowStyle& style, WallTime now) {
   }
   record.line("Power=");
   if (const auto tres = tres_per_node(job); !tres.empty()) record.line("TresPerNode={}", tres);
+  if (job.kill_on_invalid_dependency) record.line("KillOInInvalidDependent=Yes");
+  if (const auto types = mail_types(job.mail_type); !types.empty()) {
+    record.line("MailUser={} MailType={}", job.mail_user.empty() ? job.user : job.mail_user, types);
+  }
   if (!job.gpus.empty()) record.line("GpuShare={}", gpu_share_text(job));
   if (!job.enforcement.empty()) record.line("Enforcement={}", job.enforcement);
   record.line("");

@@ -27,8 +27,7 @@ TEST(Scontrol, ShowsARunningJob) {
    NodeList=localhost
    BatchHost=localhost
    NumNodes=1 NumCPUs=4 NumTasks=1 CPUs/Task=4 ReqB:S:C:T=0:0:*:*
-   ReqTRES=cpu=4,mem=4G,node=1,billing=4,gres/gpu=1
-   AllocTRES=cpu=4,mem=4G,node=1,billing=4,gres/gpu=1,gres/gpu:h100=1
+   TRES=cpu=4,mem=4G,node=1,billing=4,gres/gpu=1,gres/gpu:h100=1
    Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*
    MinCPUsNode=4 MinMemoryNode=4G MinTmpDiskNode=0
    Features=(null) DelayBoot=00:00:00
@@ -53,6 +52,15 @@ TEST(Scontrol, ShowsHowAShareIsHeld) {
             std::string::npos);
 }
 
+TEST(Scontrol, TakesKeysAndValuesAsPairsOfWords) {
+  const auto update = parse_update({"jobid", "7_[1-3],9", "timelimit", "25", "Nice"}, kNow);
+  ASSERT_TRUE(update) << update.error().message;
+  EXPECT_EQ(update->jobs.at(0).ids, (std::vector<std::string>{"7_[1-3]", "9"}));
+  EXPECT_NE(update->jobs[0].body.find("1500000"), std::string::npos);
+  EXPECT_NE(update->jobs[0].body.find("100"), std::string::npos);
+  EXPECT_EQ(parse_update({"JobId=7", "MailType=x"}, kNow).error().message, "Invalid MailType: x");
+}
+
 TEST(Scontrol, ShowsPendingJobsAndArrays) {
   use_utc();
   auto pending = job(4, "train", "Resources");
@@ -61,7 +69,16 @@ TEST(Scontrol, ShowsPendingJobsAndArrays) {
   EXPECT_NE(text.find("StartTime=2026-11-15T06:54:06 EndTime=2026-11-15T07:04:06 Deadline=N/A\n"),
             text.npos);
   EXPECT_NE(text.find("   NodeList=\n   NumNodes=1"), text.npos);
-  EXPECT_NE(text.find("   AllocTRES=(null)\n"), text.npos);
+  EXPECT_NE(text.find("   TRES=cpu="), text.npos);
+  EXPECT_EQ(text.find("MailUser="), text.npos);
+  pending.mail_type = "end,ALL";
+  pending.nodelist = "n1";
+  pending.min_memory = 300 << 20;
+  pending.memory_by_cpu = true;
+  const auto asked = show_job(pending, {}, kNow);
+  EXPECT_NE(asked.find(" MailType=INVALID_DEPEND,BEGIN,END,FAIL,REQUEUE,STAGE_OUT\n"), asked.npos);
+  EXPECT_NE(asked.find("ReqNodeList=n1 ExcNodeList=(null)\n"), asked.npos);
+  EXPECT_NE(asked.find("MinMemoryCPU=300M "), asked.npos);
   EXPECT_EQ(text.find("GpuShare"), text.npos);
   const auto elements = show_job(array(7, "1-6%2"), {}, kNow);
   EXPECT_TRUE(elements.starts_with(

@@ -7,6 +7,7 @@
 #include "base/slurm_time.hpp"
 #include "base/text.hpp"
 #include "cli/moment.hpp"
+#include "cli/option_set.hpp"
 #include "cli/view/json_writer.hpp"
 
 namespace aliquot::cli {
@@ -15,7 +16,7 @@ namespace {
 using Code = Error::Code;
 
 // How a key's value becomes a field.
-enum class Kind { text, number, limit, moment, size, flag };
+enum class Kind { text, number, limit, moment, size, flag, mail, yes_no };
 struct Key {
   std::string_view name;
   std::string_view field;
@@ -28,18 +29,24 @@ constexpr auto kKeys = std::to_array<Key>({
     {"CPUsPerTask", "cpus_per_task", Kind::number},
     {"Deadline", "deadline_ms", Kind::moment},
     {"Dependency", "dependency", Kind::text},
+    {"ExcNodeList", "exclude", Kind::text},
     {"Features", "constraint", Kind::text},
     {"Gres", "gres", Kind::text},
     {"JobName", "name", Kind::text},
+    {"MailType", "mail_type", Kind::mail},
+    {"MailUser", "mail_user", Kind::text},
     {"MinMemoryNode", "memory", Kind::size},
     {"MinMemoryCPU", "memory_per_cpu", Kind::size},
     {"Name", "name", Kind::text},
     {"Nice", "nice", Kind::number},
+    {"NumCPUs", "min_cpus", Kind::number},
     {"NumNodes", "nodes", Kind::number},
     {"NumTasks", "ntasks", Kind::number},
+    {"OverSubscribe", "oversubscribe", Kind::yes_no},
     {"Partition", "partition", Kind::text},
     {"Priority", "priority", Kind::number},
     {"QOS", "qos", Kind::text},
+    {"ReqNodeList", "nodelist", Kind::text},
     {"Requeue", "requeue", Kind::flag},
     {"ReservationName", "reservation", Kind::text},
     {"StartTime", "begin_ms", Kind::moment},
@@ -74,6 +81,16 @@ Result<void> add_field(JsonWriter& json, const Key& key, std::string_view value,
   switch (key.kind) {
     case Kind::text:
       json.field(key.field, value);
+      return {};
+    case Kind::mail:
+      if (!OptionSet(SlurmCommand::sbatch).set("mail-type", value, Source::command_line)) {
+        return fail(Code::invalid_argument, "Invalid MailType: {}", value);
+      }
+      json.field(key.field, value);
+      return {};
+    case Kind::yes_no:
+      if (!equals_ignoring_case(value, "yes") && !equals_ignoring_case(value, "no")) break;
+      json.field(key.field, equals_ignoring_case(value, "yes"));
       return {};
     case Kind::number:
     case Kind::flag: {
@@ -153,8 +170,13 @@ Result<NodeUpdate> parse_node(const std::vector<std::string_view>& words) {
       update.drain = equals_ignoring_case(value, "drain") || equals_ignoring_case(value, "down");
       if (!update.drain && !equals_ignoring_case(value, "resume") &&
           !equals_ignoring_case(value, "idle") && !equals_ignoring_case(value, "undrain")) {
-        return fail(Code::invalid_argument,
-                    "Invalid input: {}\nRequest aborted\nValid states are: DRAIN RESUME", text);
+        return fail(
+            Code::invalid_argument,
+            "Invalid input: {}\nRequest aborted\n"
+            "Valid states are: NoResp DRAIN FAIL FUTURE RESUME POWER_DOWN POWER_UP UNDRAIN\n"
+            "Not all states are valid given a node's prior state\n"
+            "scontrol: hint: here these are DRAIN DOWN RESUME IDLE UNDRAIN",
+            text);
       }
     } else {
       return fail(Code::invalid_argument, "Invalid input: {}\nRequest aborted", text);
@@ -195,7 +217,7 @@ Result<JobUpdate> parse_job(std::vector<std::string_view> words, WallTime now) {
     }
     const auto [key, value] = TRY(split_word(text));
     if (names_entity(key, "JobId")) {
-      for (const auto id : split(value, ',')) update.ids.emplace_back(id);
+      for (const auto id : split_outside_brackets(value)) update.ids.emplace_back(id);
       continue;
     }
     const auto* known = find_key(key);
@@ -243,7 +265,26 @@ Result<std::string> JobUpdate::body_for(std::optional<Millis> limit) const {
                      sum);
 }
 
-Result<Update> parse_update(const std::vector<std::string_view>& words, WallTime now) {
+namespace {
+
+// `jobid 7 timelimit 5` is `jobid=7 timelimit=5`; Nice may stand alone.
+std::vector<std::string> joined(const std::vector<std::string_view>& words) {
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool whole =
+        words[i].find('=') != words[i].npos || equals_ignoring_case(words[i], "Nice");
+    const bool pair = !whole && i + 1 < words.size() && words[i + 1].find('=') == words[i].npos;
+    all.push_back(pair ? fmt::format("{}={}", words[i], words[i + 1]) : std::string(words[i]));
+    if (pair) ++i;
+  }
+  return all;
+}
+
+}  // namespace
+
+Result<Update> parse_update(const std::vector<std::string_view>& given, WallTime now) {
+  const auto texts = joined(given);
+  const std::vector<std::string_view> words(texts.begin(), texts.end());
   Update update;
   for (const auto word : words) {
     const auto key = word.substr(0, word.find('='));
@@ -259,10 +300,11 @@ Result<Update> parse_update(const std::vector<std::string_view>& words, WallTime
       return fail(Code::invalid_argument, "slurm_update error: Invalid job id specified");
     }
     if (names_entity(key, "PartitionName")) {
-      return fail(Code::invalid_argument,
-                  "slurm_update error: Invalid partition name specified\n"
-                  "Partitions are changed in the settings: see [partition.NAME], and then "
-                  "'scontrol reconfigure'");
+      return fail(
+          Code::invalid_argument,
+          "slurm_update error: Invalid partition name specified\n"
+          "scontrol: hint: partitions are changed in the settings: see [partition.NAME], and then "
+          "'scontrol reconfigure'");
     }
   }
   return fail(Code::invalid_argument,

@@ -286,6 +286,10 @@ std::optional<HeldAllocation> HeldAllocation::ask(const OptionSet& options, cons
     say_refusal(voice, not_allocated(voice), placed.error(), job);
     return std::nullopt;
   }
+  if (job.immediate && job.hold) {
+    say_refusal(voice, not_allocated(voice), {"ESLURM_DEPENDENCY", ""}, job);
+    return std::nullopt;
+  }
   WaitingNotice notice(job, voice);
   constexpr std::string_view kTarget = "/v1/allocations";
   const std::string body = api::to_json(job);

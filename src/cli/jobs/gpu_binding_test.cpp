@@ -1,5 +1,6 @@
 #include "cli/jobs/gpu_binding.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -93,12 +94,15 @@ TEST(CountByGpu, RefusesWhatDoesNotGoTogether) {
     api::JobSpec job;
     job.ntasks = options.number("ntasks");
     const auto done = count_by_gpu(options, job);
-    return done ? "" : done.error().message;
+    if (done) return std::string();
+    return done.error().why.empty() ? done.error().message : done.error().why;
   };
   EXPECT_EQ(refusal({{"ntasks-per-gpu", "2"}, {"gpus-per-task", "1"}}),
             "--gpus-per-task is mutually exclusive with --ntasks-per-gpu and SLURM_NTASKS_PER_GPU");
   EXPECT_EQ(refusal({{"cpus-per-gpu", "2"}, {"cpus-per-task", "1"}, {"gpus", "1"}}),
             "--cpus-per-gpu is mutually exclusive with --cpus-per-task");
+  EXPECT_THAT(refusal({{"gpus", "1"}, {"gpus-per-task", "1"}, {"ntasks", "2"}}),
+              testing::HasSubstr("differ from -n/--ntasks"));
   EXPECT_EQ(refusal({{"cpus-per-gpu", "2"}}),
             "--cpus-per-gpu: the job asks for no GPU: add --gpus");
   EXPECT_EQ(refusal({{"ntasks-per-gpu", "2"}, {"ntasks", "5"}}),

@@ -5,14 +5,23 @@
 #include <algorithm>
 #include <array>
 
+#include "base/text.hpp"
 #include "core/request_parse.hpp"
 
 namespace aliquot::cli {
 namespace {
 
-tl::unexpected<Misuse> exclude_each_other(std::string_view one, std::string_view other) {
-  return tl::make_unexpected(
-      Misuse{1, fmt::format("--{} is mutually exclusive with --{}", one, other), true});
+// Slurm says why, and then its word for it.
+tl::unexpected<Misuse> no_such_gres(std::string_view why) {
+  return tl::make_unexpected(Misuse{.status = 1,
+                                    .message = "Invalid generic resource (gres) specification",
+                                    .why = std::string(why)});
+}
+
+// `2` or `h100:2`
+std::optional<std::int64_t> counted_gpus(std::string_view text) {
+  const auto colon = text.rfind(':');
+  return parse_digits(colon == text.npos ? text : text.substr(colon + 1));
 }
 
 std::int64_t product(std::int64_t one, std::int64_t other) {
@@ -40,7 +49,19 @@ Parsed<void> check_conflicts(const OptionSet& options) {
   }
   if (const auto* cpus = options.find("cpus-per-gpu");
       cpus != nullptr && is_given_with(options, *cpus, "cpus-per-task")) {
-    return exclude_each_other("cpus-per-gpu", "cpus-per-task");
+    return no_such_gres("--cpus-per-gpu is mutually exclusive with --cpus-per-task");
+  }
+  const auto* each = options.find("gpus-per-task");
+  const auto all = counted_gpus(options.text("gpus"));
+  const auto one = counted_gpus(options.text("gpus-per-task"));
+  if (const auto tasks = options.number("ntasks");
+      each != nullptr && is_given_with(options, *each, "gpus") &&
+      is_given_with(options, *each, "ntasks") && tasks && all && one && *one > 0 &&
+      *all != *tasks * *one) {
+    return no_such_gres(
+        "Failed to validate job spec. Based on --gpus and --gpus-per-task number of requested "
+        "tasks "
+        "differ from -n/--ntasks.");
   }
   return {};
 }

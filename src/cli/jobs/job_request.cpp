@@ -61,6 +61,7 @@ constexpr auto kTexts = std::to_array<std::pair<const char*, std::string Spec::*
     {"comment", &Spec::comment}, {"reservation", &Spec::reservation}, {"licenses", &Spec::licenses},
     {"wckey", &Spec::wckey}, {"mail-type", &Spec::mail_type}, {"mail-user", &Spec::mail_user},
     {"dependency", &Spec::dependency}, {"constraint", &Spec::constraint}, {"array", &Spec::array},
+    {"nodelist", &Spec::nodelist}, {"exclude", &Spec::exclude},
 });
 constexpr auto kMaybeTexts = std::to_array<std::pair<const char*, std::optional<std::string> Spec::*>>({
     {"output", &Spec::std_out}, {"error", &Spec::std_err}, {"input", &Spec::std_in},
@@ -252,6 +253,7 @@ Parsed<api::JobSpec> make_job(const OptionSet& options, const CallSite& caller, 
   if (auto set = count_by_gpu(options, job); !set) return tl::make_unexpected(set.error());
   job.overcommit = options.has("overcommit");
   job.exclusive = options.has("exclusive");
+  job.oversubscribe = options.has("oversubscribe");
 
   auto mine = caller.environment;
   forget_job(mine);
@@ -360,6 +362,7 @@ void say_refusal(const Voice& voice, std::string_view prefix, const api::ErrorIn
   if (error.code.empty() && error.message.empty()) return;  // said already
   const auto text = error_text(error);
   constexpr std::string_view kMemory = "Memory specification can not be satisfied";
+  constexpr std::string_view kCpus = "CPU count per node can not be satisfied";
   bool hint = false;
   if (prefix == kTestFailed) {  // perror's
     fmt::print(stderr, "{}: {}\n", prefix, text);
@@ -379,8 +382,8 @@ void say_refusal(const Voice& voice, std::string_view prefix, const api::ErrorIn
                             named == std::string::npos || end == std::string::npos
                                 ? job.partition
                                 : error.message.substr(named + 1, end - named - 1)));
-  } else if (error.message.starts_with(kMemory)) {
-    voice.error(kMemory);
+  } else if (error.message.starts_with(kMemory) || error.message.starts_with(kCpus)) {
+    voice.error(error.message.starts_with(kMemory) ? kMemory : kCpus);
   } else if (!error.message.empty() && error.message != text && error.code != kUnreachable &&
              (job.gpu_mem || job.gpu_share || voice.level() > 0 ||
               error.code == "ESLURM_ACCOUNTING_POLICY")) {

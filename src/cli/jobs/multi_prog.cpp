@@ -61,9 +61,10 @@ Result<std::vector<std::vector<std::string>>> parse_multi_prog(std::string_view 
     } else {
       auto read = parse_ranks(words[0], ntasks);
       if (!read) {
-        return fail(Error::Code::invalid_argument,
-                    "Line {} of configuration file {} invalid: no tasks are {}", number, name,
-                    words[0]);
+        return fail(
+            Error::Code::invalid_argument,
+            "Invalid task range specification ({})\nLine {} of configuration file {} invalid",
+            words[0], number, name);
       }
       ranks = std::move(*read);
     }

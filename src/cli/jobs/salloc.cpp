@@ -164,6 +164,10 @@ int run_salloc(int argc, char** argv) {
   job->command = words[0];
   job->detached = options.has("no-shell");
   if (job->detached) job->command.clear();
+  if (options.has("chdir") && ::access(job->work_dir.c_str(), X_OK) != 0) {
+    voice.error(fmt::format("chdir({}): {}", job->work_dir, std::strerror(errno)));
+    return 1;
+  }
   const auto asked = sys::SystemClock().mono();
   auto held = HeldAllocation::ask(options, *job, voice);
   if (!held) return 1;

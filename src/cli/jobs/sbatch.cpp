@@ -106,7 +106,9 @@ int run_sbatch(int argc, char** argv) {
   if (!line) return line.error();
   auto script = find_script(*line, argv, argc);
   if (!script) return refused(voice, script.error());
-  const auto directives = read_directives(script->text);
+  const auto directives = read_directives(
+      script->text, false,
+      script->path.empty() ? "stdin" : script->path.substr(script->path.rfind('/') + 1));
   if (!directives) return refused(voice, directives.error());
   const auto given = gather_options(SlurmCommand::sbatch, *line, *directives);
   if (!given) return refused(voice, given.error());

@@ -24,6 +24,7 @@ struct Request {
   std::vector<std::string> words;
   std::vector<JobPattern> ids;
   std::string user;
+  std::string said_user;  // as it was given; of --me the number
   std::string name;
   std::string account;
   std::string partition;
@@ -36,7 +37,19 @@ struct Request {
   bool batch = false;
   bool full = false;
   bool ask = false;
+  bool nothing = false;  // an id that names no element: `7_`
 
+  [[nodiscard]] std::string filter_words() const {
+    std::string words_of;
+    for (const auto& [key, value] :
+         {std::pair("account", &account), std::pair("job_name", &name),
+          std::pair("nodelist", &node), std::pair("partition", &partition), std::pair("qos", &qos),
+          std::pair("reservation", &reservation), std::pair("state", &state),
+          std::pair("user_name", &said_user), std::pair("wckey", &wckey)}) {
+      if (!value->empty()) words_of += fmt::format("{}={} ", key, *value);
+    }
+    return words_of;
+  }
   [[nodiscard]] bool filters() const {
     return !user.empty() || !name.empty() || !account.empty() || !partition.empty() ||
            !qos.empty() || !state.empty() || !node.empty() || !reservation.empty() ||
@@ -56,7 +69,10 @@ bool read_filters(const OptionSet& options, const Voice& voice, Request& request
   request.batch = options.has("batch");
   request.full = options.has("full");
   request.ask = options.has("interactive");
-  if (options.has("me")) request.user = user_name(Uid(::getuid()));
+  if (options.has("me")) {
+    request.user = user_name(Uid(::getuid()));
+    request.said_user = fmt::format("{}", ::getuid());
+  }
   if (const auto user = options.maybe("user")) {
     const auto uid = find_user(*user);
     if (!uid) {
@@ -64,6 +80,7 @@ bool read_filters(const OptionSet& options, const Voice& voice, Request& request
       return false;
     }
     request.user = user_name(*uid);
+    request.said_user = *user;
   }
   if (const auto signal = options.maybe("signal")) {
     const auto number = parse_signal_name(*signal);
@@ -91,13 +108,18 @@ bool read_filters(const OptionSet& options, const Voice& voice, Request& request
 std::string read_ids(const std::vector<std::string_view>& words, Request& request) {
   for (const auto word : words) {
     for (const auto part : split_outside_brackets(word)) {
+      if (part.size() > 1 && part.back() == '_' && is_digits(part.substr(0, part.size() - 1))) {
+        request.nothing = true;
+        continue;
+      }
       const auto pattern = parse_job_pattern(part);
       if (!pattern) return fmt::format("Invalid job id {}", part);
       request.words.emplace_back(part);
       request.ids.push_back(*pattern);
     }
   }
-  return request.ids.empty() && !request.filters() ? "No job identification provided" : "";
+  const bool none = request.ids.empty() && !request.filters() && !request.nothing;
+  return none ? "No job identification provided" : "";
 }
 
 bool ended(const api::JobInfo& job) {
@@ -138,12 +160,16 @@ class Canceller {
     const bool gone = error.code == "ESLURM_INVALID_JOB_ID" || error.code == "ESLURM_ALREADY_DONE";
     // A job that has ended already is as the user wants it: no message, unless -v asks for one.
     // With a filter it ended after it was listed. A step that never existed is an error.
-    const bool never = !step.empty() && error.code != "ESLURM_ALREADY_DONE";
+    // What was to be signalled and is over is an error, too.
+    const bool never = step.empty() ? request_.signal != 0 && request_.signal != SIGKILL
+                                    : error.code != "ESLURM_ALREADY_DONE";
     if (gone && !never && voice_.level() <= 0) return;
     if (!(gone && voice_.level() < 0)) {
-      voice_.error(fmt::format("Kill job error on job {}id {}: {}", step.empty() ? "" : "step ",
-                               whole, error_text(error)));
+      voice_.error(
+          fmt::format("Kill job error on job {}id {}: {}", step.empty() ? "" : "step ", whole,
+                      gone && step.empty() ? "Invalid job id specified" : error_text(error)));
     }
+    if (gone && !never && step.empty()) return;
     status_ = gone ? 1 : error_number(error.code) % 256;
   }
 
@@ -200,6 +226,7 @@ int cancel_listed(const Request& request, const Voice& voice) {
   }
   Canceller canceller(request, voice);
   int status = 0;
+  bool any = false;
   std::vector<bool> seen(request.ids.size());
   for (const auto& job : list->jobs) {
     bool named = request.ids.empty();
@@ -211,9 +238,13 @@ int cancel_listed(const Request& request, const Voice& voice) {
       if (!ended(job)) seen[i] = true;
     }
     if (!named || !matches(request, job)) continue;
+    any = true;
     if (request.ask && !confirmed(job)) continue;
     if (named_steps.empty()) canceller.cancel(cancel_id(job));
     for (const auto& step : named_steps) canceller.cancel(cancel_id(job), step);
+  }
+  if (!any && voice.level() > 0 && request.filters()) {
+    voice.error("No active jobs match ALL job filters, including: " + request.filter_words());
   }
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i]) continue;

@@ -39,6 +39,7 @@ std::string absolute(const std::string& path) {
 // what: in the message that it cannot be read.
 Parsed<Script> read_script(int file, std::string path, std::string_view what) {
   auto text = sys::read_all(file, kMostScript);
+  if (!text && errno == EISDIR) text = "";  // a folder has no text
   if (text) return Script{std::move(*text), std::move(path)};
   return tl::make_unexpected(
       refuse(errno == EFBIG ? fmt::format("The script exceeds the maximum of {} bytes", kMostScript)
@@ -86,11 +87,12 @@ Parsed<void> check_script(std::string_view text) {
   return {};
 }
 
-std::vector<std::string> split_directive(std::string_view line) {
+std::vector<std::string> split_directive(std::string_view line, std::string_view* unmatched) {
   std::vector<std::string> words;
   std::string word;
   bool in_word = false;
   char quoted = 0;
+  std::size_t after = 0;  // the last word that is whole
   for (std::size_t i = 0; i < line.size(); ++i) {
     const char c = line[i];
     if (quoted != 0) {
@@ -111,7 +113,10 @@ std::vector<std::string> split_directive(std::string_view line) {
     } else if (c == '#') {
       break;
     } else if (is_blank(c)) {
-      if (in_word) words.push_back(std::move(word));
+      if (in_word) {
+        words.push_back(std::move(word));
+        after = i;
+      }
       word.clear();
       in_word = false;
     } else {
@@ -119,13 +124,15 @@ std::vector<std::string> split_directive(std::string_view line) {
       in_word = true;
     }
   }
+  if (quoted != 0 && unmatched != nullptr) *unmatched = line.substr(after);
   if (in_word) words.push_back(std::move(word));
   return words;
 }
 
-Parsed<std::vector<Word>> read_directives(std::string_view text, bool quiet) {
+Parsed<std::vector<Word>> read_directives(std::string_view text, bool quiet,
+                                          std::string_view name) {
   std::vector<Word> all;
-  while (!text.empty()) {
+  for (std::size_t number = 1; !text.empty(); ++number) {
     const auto end = text.find('\n');
     const auto line = text.substr(0, end);
     text.remove_prefix(end == text.npos ? text.size() : end + 1);
@@ -135,15 +142,22 @@ Parsed<std::vector<Word>> read_directives(std::string_view text, bool quiet) {
       if (first != line.npos && line[first] != '#') break;
       continue;
     }
-    auto words = split_directive(line.substr(kDirective.size()));
+    std::string_view unmatched;
+    auto words = split_directive(line.substr(kDirective.size()), &unmatched);
+    if (!unmatched.empty()) {
+      const char quote = unmatched[unmatched.find_first_of("\"'")];
+      return tl::make_unexpected(Misuse{
+          1, fmt::format("{}: line {}: Unmatched `{}` in [{}]", name, number, quote, unmatched),
+          true});
+    }
     if (words.empty()) continue;
     if (words[0] == "hetjob" || words[0] == "packjob") {
       return tl::make_unexpected(
           refuse("heterogeneous jobs need several nodes: this is one machine"));
     }
     std::vector<char*> argv;
-    std::string name = "sbatch";
-    argv.push_back(name.data());
+    std::string sbatch = "sbatch";
+    argv.push_back(sbatch.data());
     for (auto& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     const auto argc = static_cast<int>(argv.size() - 1);

@@ -22,10 +22,14 @@ Script wrap_script(std::string_view command);
 // Empty, binary, with DOS line ends or without #!: Slurm's refusals.
 Parsed<void> check_script(std::string_view text);
 
-// The options before the first line that is neither blank nor a comment.
-Parsed<std::vector<Word>> read_directives(std::string_view text, bool quiet = false);
+// The options before the first line that is neither blank nor a comment. name: the script's, for
+// messages.
+Parsed<std::vector<Word>> read_directives(std::string_view text, bool quiet = false,
+                                          std::string_view name = "stdin");
 
 // A directive's words: blanks separate, quotes and backslashes keep together, # ends the line.
-std::vector<std::string> split_directive(std::string_view line);
+// A quote that nothing closes is said in `unmatched`, with what precedes it up to the last word.
+std::vector<std::string> split_directive(std::string_view line,
+                                         std::string_view* unmatched = nullptr);
 
 }  // namespace aliquot::cli

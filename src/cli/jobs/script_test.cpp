@@ -48,6 +48,13 @@ TEST(ReadDirectives, RefusesWhatIsNoOption) {
   EXPECT_EQ(word.error().message, "Invalid directive found in batch script: nonsense");
 }
 
+TEST(ReadDirectives, RefusesAQuoteThatNothingCloses) {
+  const auto open = read_directives("#!/bin/sh\n#SBATCH -t 1 -J 'a b\n", true, "job.sh");
+  ASSERT_FALSE(open.has_value());
+  EXPECT_TRUE(open.error().fatal);
+  EXPECT_EQ(open.error().message, "job.sh: line 2: Unmatched `'` in [ 'a b]");
+}
+
 TEST(CheckScript, RefusesInSlurmsWords) {
   EXPECT_EQ(check_script("").error().message, "Batch script is empty!");
   EXPECT_EQ(check_script("echo hi\n").error().message,

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <future>
 #include <memory>
@@ -81,6 +82,8 @@ Environment step_environment(const OptionSet& options, const CallSite& caller,
                              std::int64_t ntasks) {
   auto environment = export_environment(caller.environment, options.maybe("export")).environment;
   for (const auto* answer : answers) add_granted(environment, answer->environment);
+  // What sbatch and salloc were asked for; srun says it to nobody.
+  if (!caller.environment.get("SLURM_GPUS")) environment.unset("SLURM_GPUS");
   const auto& last = *answers.back();
   const auto tasks = fmt::format("{}", ntasks);
   const auto step = fmt::format("{}", last.step_id.value_or(0));
@@ -179,6 +182,33 @@ struct Step {
   api::Allocation answer;
 };
 
+// That the step wants more GPUs than its job has.
+std::string more_than_job(std::string_view code, const api::StepSpec& spec) {
+  const char* have = std::getenv("SLURM_GPUS_ON_NODE");
+  const auto asked = parse_digits(spec.gpus.value_or(""));
+  const auto held = have == nullptr ? std::nullopt : parse_digits(have);
+  if (code != "ESLURM_INVALID_GRES" || !asked || !held || *asked <= *held) return "";
+  return fmt::format("Step requested gres=gpu:{} is more than the job's gres=gpu:{}", *asked,
+                     *held);
+}
+
+// Whether the node of the job is where the step wants to be; says so where it is not.
+bool is_on_node(const OptionSet& options, const CallSite& caller, const std::string& job,
+                const Voice& voice) {
+  const auto node = caller.environment.get("SLURM_JOB_NODELIST");
+  const auto wanted = options.words("nodelist");
+  if (node && std::ranges::any_of(wanted, [&](const auto& name) { return name != *node; })) {
+    voice.error(fmt::format(
+        "Unable to create step for job {}: Requested node configuration is not available", job));
+    return false;
+  }
+  const auto count = options.text("nodes");
+  const auto least = parse_digits(std::string_view(count).substr(0, count.find('-')));
+  if (!least || *least <= 1) return true;
+  voice.error(fmt::format("Only allocated 1 nodes asked for {}", *least));
+  return false;
+}
+
 // In the job that --jobid or the environment names.
 std::optional<Step> step_in(const std::string& job, const api::StepSpec& spec, bool immediate,
                             const Voice& voice) {
@@ -216,6 +246,7 @@ std::optional<Step> step_in(const std::string& job, const api::StepSpec& spec, b
     voice.info(
         fmt::format("Check SLURM_JOB_ID environment variable. Expired or invalid job {}", job));
   } else {
+    if (const auto why = more_than_job(code, spec); !why.empty()) voice.error(why);
     voice.error(
         fmt::format("Unable to create step for job {}: {}", job, error_text(answer.error())));
   }
@@ -323,10 +354,13 @@ std::optional<int> answer_mpi(const OptionSet& options, const Voice& voice) {
   }
   voice.error(fmt::format("Couldn't find the specified plugin name for mpi/{} looking at all files",
                           *type));
-  voice.error(
-      fmt::format("--mpi={}: tasks are started without a process manager interface: write "
-                  "--mpi=none, or run mpirun in the script",
-                  *type));
+  voice.error(fmt::format("cannot find mpi plugin for mpi/{}", *type));
+  voice.error(fmt::format("MPI: Cannot create context for mpi/{}", *type));
+  voice.error("MPI: Unable to load any plugin");
+  voice.error(fmt::format("Invalid MPI type '{}', --mpi=list for acceptable types", *type));
+  voice.info(
+      "hint: tasks are started without a process manager interface: write --mpi=none, or run "
+      "mpirun in the script");
   return 1;
 }
 
@@ -399,6 +433,7 @@ int run_srun(int argc, char** argv) {
   spec.overlap = options.has("overlap");
   spec.overcommit = options.has("overcommit");
   if (!inside.empty()) {
+    if (!is_on_node(options, caller, inside, voice)) return 1;
     // What a job asked for is in the environment of its steps, too: only what is said here counts.
     const auto said = [&](std::string_view option) -> std::optional<std::string> {
       const auto* value = options.find(option);

@@ -32,7 +32,7 @@ void StepVoice::ended(int status, const std::vector<std::size_t>& tasks, bool ou
   voice_.error(fmt::format(
       "{}: {}{}", who, killed && out_of_memory ? "Out Of Memory" : ::strsignal(WTERMSIG(status)),
       WCOREDUMP(status) ? " (core dumped)" : ""));
-  if (killed && !out_of_memory && !force_said_) {
+  if ((killed || WTERMSIG(status) == SIGTERM) && !out_of_memory && !force_said_) {
     force_said_ = true;
     voice_.info(fmt::format("Force Terminated {}", name()));
   }

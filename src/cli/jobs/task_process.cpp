@@ -47,7 +47,9 @@ void become_task(const Task& task, const StepPlan& plan, const sigset_t& mask) {
   ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   become_program(task.command, environment);
   const int error = errno;
-  say(plan, fmt::format("execve(): {}: {}", task.command[0], std::strerror(error)));
+  const bool here = task.command[0].find('/') != std::string::npos && task.command[0][0] != '/';
+  say(plan, fmt::format("execve(): {}{}: {}", here ? plan.folder + "/" : "", task.command[0],
+                        std::strerror(error)));
   ::_exit(error == 0 ? 1 : error);
 }
 

@@ -38,6 +38,8 @@ constexpr Millis kKillWait = seconds(30);
 constexpr Millis kDoubleInterrupt = seconds(1);
 // How long the daemon may take to kill the step.
 constexpr Millis kStepKill = seconds(10);
+// Tasks that end so soon one after the other are named in one line.
+constexpr Millis kGather = Millis(250);
 
 class Runner {
  public:
@@ -59,9 +61,7 @@ class Runner {
       raw_ = nullptr;
     }
     // Only now: a raw terminal would garble it, and the task's last output comes first.
-    for (const auto& [status, tasks] : unsaid_) {
-      words_.ended(status, tasks, outcome_.end.out_of_memory);
-    }
+    say_ends();
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     return outcome_;
   }
@@ -256,6 +256,7 @@ class Runner {
         deadline_.reset();
         signal_tasks(SIGKILL);
       }
+      if (say_at_ && clock_.mono() >= *say_at_) say_ends();
       // A task's children may hold its output open; nobody waits for them.
       if (alive() == 0 && ready == 0) {
         labelled_.flush();
@@ -268,6 +269,7 @@ class Runner {
     if (alive() == 0) return 100;
     auto next = deadline_;
     if (limit_ && (!next || *limit_ < *next)) next = limit_;
+    if (say_at_ && (!next || *say_at_ < *next)) next = say_at_;
     if (!next) return -1;
     return static_cast<int>(std::clamp<std::int64_t>((*next - clock_.mono()).value(), 0, 60'000));
   }
@@ -420,6 +422,14 @@ class Runner {
     signal_tasks(signal);
   }
 
+  void say_ends() {
+    say_at_.reset();
+    for (auto& [status, tasks] : std::exchange(unsaid_, {})) {
+      std::ranges::sort(tasks);
+      words_.ended(status, tasks, outcome_.end.out_of_memory);
+    }
+  }
+
   void reap() {
     std::map<int, std::vector<std::size_t>> ends;  // wait status: tasks
     while (true) {
@@ -438,10 +448,14 @@ class Runner {
     }
     for (const auto& [status, tasks] : ends) {
       if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) look_for_oom();
-      if (plan_.pty) {
-        unsaid_.emplace_back(status, tasks);
-      } else {
-        words_.ended(status, tasks, outcome_.end.out_of_memory);
+      auto& unsaid = unsaid_[status];
+      unsaid.insert(unsaid.end(), tasks.begin(), tasks.end());
+    }
+    if (!plan_.pty && !unsaid_.empty()) {
+      if (alive() == 0) {
+        say_ends();
+      } else if (!say_at_) {
+        say_at_ = clock_.mono() + kGather;
       }
     }
     if (ends.empty() || alive() == 0) return;
@@ -450,6 +464,7 @@ class Runner {
     }
     const bool bad = ends.rbegin()->first != 0;
     if (bad && plan_.kill_on_bad_exit && !aborting_) {
+      if (!plan_.pty) say_ends();
       voice_.info(fmt::format("Terminating {}", words_.name()));
       blamed_ = true;
       abort_step(SIGTERM);
@@ -485,7 +500,8 @@ class Runner {
   sigset_t awaited_{};
   sigset_t before_{};
   StepOutcome outcome_;
-  std::vector<std::pair<int, std::vector<std::size_t>>> unsaid_;
+  std::map<int, std::vector<std::size_t>> unsaid_;  // wait status: tasks
+  std::optional<MonoTime> say_at_;
   std::optional<MonoTime> last_interrupt_;
   std::optional<MonoTime> deadline_;
   std::optional<MonoTime> limit_;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <array>
 
 #include "base/text.hpp"
@@ -114,6 +116,10 @@ Parsed<void> check_words(const OptionSet& options) {
   for (const RefusedOption& refused : kRefused) {
     const auto* value = options.find(refused.name);
     if (value == nullptr || (refused.asks != nullptr && !refused.asks(value->text))) continue;
+    if (refused.name == "export-file" && ::access(value->text.c_str(), R_OK) != 0) {
+      return tl::make_unexpected(
+          Misuse{1, fmt::format("Could not open user environment file {}", value->text)});
+    }
     const auto shown = value->text.empty() ? "" : fmt::format("={}", value->text);
     return tl::make_unexpected(
         Misuse{1, fmt::format("--{}{}: {}", refused.name, shown, refused.why)});

@@ -31,6 +31,7 @@ bool JobFilter::only_unfinished() const {
 }
 
 bool JobFilter::accepts(const api::JobInfo& job) const {
+  if (none) return false;
   if (!all_states && (states.empty() ? is_finished(job) : !any_or_one_of(states, job.state))) {
     return false;
   }

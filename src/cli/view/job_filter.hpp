@@ -10,6 +10,7 @@
 namespace aliquot::cli {
 
 struct JobFilter {
+  bool none = false;             // nothing at all
   std::vector<std::string> ids;  // each list: empty means any
   std::vector<std::uint32_t> uids;
   std::vector<std::string> states;  // long names; empty: what has not ended

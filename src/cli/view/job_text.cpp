@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <ctime>
+#include <iomanip>
 #include <iterator>
 #include <map>
+#include <sstream>
 
 #include "base/number_ranges.hpp"
 #include "base/percent.hpp"
@@ -99,6 +103,23 @@ std::string base_tres(const JobInfo& job) {
   return text;
 }
 
+std::string put_time(const tm& when, const char* format) {
+  std::ostringstream text;
+  text << std::put_time(&when, format);
+  return text.str();
+}
+
+// How a day is told from today in a few letters.
+std::string near_text(const tm& when, const tm& today) {
+  const int days = 1'000 * (when.tm_year - today.tm_year) + when.tm_yday - today.tm_yday;
+  if (days == -1) return put_time(when, "Ystday %H:%M");
+  if (days == 0) return put_time(when, "%H:%M:%S");
+  if (days == 1) return put_time(when, "Tomorr %H:%M");
+  if (days > 1 && days <= 6) return put_time(when, "%a %H:%M");
+  const bool far = days < -365 || days > 365;
+  return std::to_string(when.tm_mday) + put_time(when, far ? " %b %Y" : " %b %H:%M");
+}
+
 }  // namespace
 
 std::string_view compact_state(std::string_view state) {
@@ -173,6 +194,12 @@ bool matches_job_id(const JobInfo& job, std::string_view id) {
   return std::ranges::any_of(pattern->tasks, [&](std::int64_t task) {
     return std::ranges::find(elements, task) != elements.end();
   });
+}
+
+std::optional<std::int64_t> eligible_ms(const JobInfo& job) {
+  const bool kept = job.reason.starts_with("JobHeld") || job.reason.starts_with("Dependency");
+  if (is_pending(job) && kept) return std::nullopt;
+  return job.eligible_ms;
 }
 
 Millis time_used(const JobInfo& job, WallTime now) {
@@ -281,9 +308,23 @@ std::string memory_text(std::int64_t bytes, bool convert) {
 
 std::string exit_code_text(int code, int signal) { return fmt::format("{}:{}", code, signal); }
 
+std::string shown_time(WallTime time) {
+  const char* variable = std::getenv("SLURM_TIME_FORMAT");
+  const std::string_view format = variable == nullptr ? "" : variable;
+  if (format.empty() || equals_ignoring_case(format, "standard")) return format_timestamp(time);
+  const bool relative = equals_ignoring_case(format, "relative");
+  const std::time_t second = time.ms() / 1'000;
+  const std::time_t now = std::time(nullptr);
+  tm when{};
+  tm today{};
+  ::localtime_r(&second, &when);
+  ::localtime_r(&now, &today);
+  return make_plain(relative ? near_text(when, today) : put_time(when, variable));
+}
+
 void append_time(std::string& out, std::optional<std::int64_t> ms, std::string_view otherwise) {
   if (ms && *ms > 0) {
-    out += format_timestamp(WallTime(*ms));
+    out += shown_time(WallTime(*ms));
   } else {
     out += otherwise;
   }

@@ -17,7 +17,8 @@ namespace aliquot::cli {
 // What the text of a value depends on, beside the record itself.
 struct ViewContext {
   WallTime now;
-  bool convert = true;  // --noconvert: memory stays in MiB
+  bool convert = true;       // --noconvert: memory stays in MiB
+  std::string cluster = {};  // its name, where a column shows it
 };
 
 // `PD` for `PENDING`; the name itself where Slurm has no short one.
@@ -48,6 +49,8 @@ std::int64_t job_count(const api::JobInfo& job);
 // True for `7` (the job, or any element of the array 7), `7_3`; ids as users write them.
 bool matches_job_id(const api::JobInfo& job, std::string_view id);
 
+// None while it is held, or waits for another one.
+std::optional<std::int64_t> eligible_ms(const api::JobInfo& job);
 Millis time_used(const api::JobInfo& job, WallTime now);
 TimeLimit time_limit(const api::JobInfo& job);
 
@@ -72,6 +75,9 @@ std::string memory_text(std::int64_t bytes, bool convert = true);
 // `3:0`
 std::string exit_code_text(int code, int signal);
 
+// In Slurm's way of writing times, or as SLURM_TIME_FORMAT says: `relative`, or what strftime
+// reads.
+std::string shown_time(WallTime time);
 void append_time(std::string& out, std::optional<std::int64_t> ms, std::string_view otherwise);
 
 }  // namespace aliquot::cli

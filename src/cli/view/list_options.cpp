@@ -16,11 +16,11 @@ ColumnChoice chosen_columns(const OptionSet& options, bool use_environment) {
   };
   const auto* letters = find("format");
   const auto* names = find("Format");
-  if (names == nullptr) return {letters == nullptr ? "" : letters->text, false};
+  if (names == nullptr) return {letters == nullptr ? "" : letters->text, false, letters != nullptr};
   // In the environment SQUEUE_FORMAT2 comes before SQUEUE_FORMAT.
   const bool later = letters != nullptr && letters->source == Source::command_line &&
                      (names->source < letters->source || names->place < letters->place);
-  return later ? ColumnChoice{letters->text, false} : ColumnChoice{names->text, true};
+  return later ? ColumnChoice{letters->text, false, true} : ColumnChoice{names->text, true, true};
 }
 
 int show_every(const OptionSet& options, const Voice& voice, const std::function<int()>& show) {

@@ -10,8 +10,9 @@
 namespace aliquot::cli {
 
 struct ColumnChoice {
-  std::string format;    // empty: the command's own choice
+  std::string format;
   bool by_name = false;  // -O: names, not letters
+  bool given = false;    // if not, the command chooses
 };
 // Of -o and -O the one given last. What the environment says counts only if `use_environment`.
 ColumnChoice chosen_columns(const OptionSet& options, bool use_environment);

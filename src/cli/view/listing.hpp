@@ -21,6 +21,7 @@ struct ViewField {
   std::string_view name;  // -O, in any case of letters; empty: has none
   std::string_view header;
   void (*append)(std::string& out, const Record& record, const ViewContext& context);
+  bool whole = false;  // Slurm never cuts it
 };
 
 template <class Record>
@@ -28,12 +29,13 @@ class Listing {
  public:
   using Field = ViewField<Record>;
 
-  // Letters as in -o, or names as in -O.
-  static Result<Listing> of(std::span<const Field> fields, std::string_view format, bool by_name) {
-    return by_name ? of_names(fields, format) : of_letters(fields, format);
+  // Letters as in -o, or names as in -O. keeps: a letter that is none stands in each line.
+  static Result<Listing> of(std::span<const Field> fields, std::string_view format, bool by_name,
+                            bool keeps = true) {
+    return by_name ? of_names(fields, format) : of_letters(fields, format, keeps);
   }
 
-  // Fields that the user named and that do not exist: they print as nothing, but deserve a message.
+  // Fields that the user named and that do not exist: they deserve a message.
   [[nodiscard]] const std::vector<std::string>& unknown() const { return unknown_; }
 
   void append_header(std::string& out) const {
@@ -51,7 +53,8 @@ class Listing {
       }
       scratch_.clear();
       chosen.field->append(scratch_, record, context);
-      append_cell(out, scratch_, chosen.column);
+      append_cell(out, scratch_, chosen.column,
+                  chosen.field->whole ? TooLong::whole : TooLong::cut);
     }
     out += '\n';
   }
@@ -62,13 +65,21 @@ class Listing {
     const Field* field;
   };
 
-  static Result<Listing> of_letters(std::span<const Field> fields, std::string_view format) {
+  static Result<Listing> of_letters(std::span<const Field> fields, std::string_view format,
+                                    bool keeps) {
     auto parsed = TRY(parse_letter_format(format));
     Listing listing;
-    listing.prefix_ = std::move(parsed.prefix);
+    // Text alone is shown as it is, too, but steers no terminal.
+    const bool plain = parsed.fields.empty() && steers_terminal(parsed.prefix);
+    listing.prefix_ = plain ? make_plain(parsed.prefix) : std::move(parsed.prefix);
     for (auto& spec : parsed.fields) {
       const auto* field =
           find(fields, [&](const Field& known) { return known.letter == spec.name[0]; });
+      if (field == nullptr && keeps) {  // as it was written
+        spec.suffix = '%' + std::string(spec.align == Align::right ? "." : "") +
+                      (spec.width > 0 ? std::to_string(spec.width) : "") + make_plain(spec.name) +
+                      spec.suffix;
+      }
       listing.add(field, std::move(spec));
     }
     return listing;
@@ -94,7 +105,10 @@ class Listing {
   }
 
   void add(const Field* field, FieldSpec spec) {
-    if (field == nullptr) unknown_.push_back(spec.name);
+    if (field == nullptr) {
+      unknown_.push_back(spec.name);
+      spec.width = 0;
+    }
     columns_.push_back({{field == nullptr ? std::string() : std::string(field->header), spec.width,
                          spec.align, std::move(spec.suffix)},
                         field});

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.hpp"
 #include "base/timestamp.hpp"
@@ -57,6 +58,7 @@ std::string read_accounting_filter(const OptionSet& options, AccountingQuery& qu
   filter.partitions = options.words("partition");
   filter.accounts = options.words("accounts");
   filter.qos = options.words("qos");
+  filter.nodes = options.words("nodelist");
   if (const auto unit = options.maybe("units")) {
     const char letter = unit->size() == 1 ? static_cast<char>((*unit)[0] & ~0x20) : '\0';
     if (letter == '\0' || std::string_view("KMGTP").find(letter) == std::string_view::npos) {
@@ -99,14 +101,14 @@ OrStatus<AccountingQuery> read_query(const OptionSet& options, const Voice& voic
 
 // -b and -l begin the list anew; -o adds to it.
 std::string accounting_format(const NamedCall& call) {
-  std::string format;
+  std::optional<std::string> format;
   for (const auto& word : call.line.words) {
     if (word.name == "brief") format = kSacctBrief;
     if (word.name == "long") format = kSacctLong;
-    if (word.name == "format") format += (format.empty() ? "" : ",") + word.value;
+    if (word.name == "format") format = (format ? *format + "," : "") + word.value;
   }
-  if (format.empty()) format = call.options.text("format");
-  return format.empty() ? std::string(kSacctFormat) : format;
+  if (!format) format = call.options.maybe("format");
+  return format.value_or(std::string(kSacctFormat));
 }
 
 // The steps that -j 7.batch or -j 7.0 leaves; whether the job itself was not asked for.
@@ -122,6 +124,24 @@ bool keep_steps(api::JobInfo& job, const std::vector<std::string>& ids) {
     });
   });
   return true;
+}
+
+// -s, where a time is said as well, or jobs are: who was in one of the states then. A time is none
+// where it is now.
+bool was_in_state(const api::JobInfo& job, const std::vector<std::string>& states, WallTime start,
+                  WallTime end) {
+  const auto begun = has_started(job) ? job.start_ms : std::nullopt;
+  const auto over = is_finished(job) ? job.end_ms : std::nullopt;
+  return std::ranges::any_of(states, [&](const std::string& state) {
+    if (state == "PENDING") {
+      const auto eligible = eligible_ms(job);
+      return (begun || is_pending(job)) && eligible && *eligible <= end.ms() &&
+             (!begun || *begun >= start.ms());
+    }
+    if (state == "RUNNING") return begun && *begun <= end.ms() && (!over || *over >= start.ms());
+    if (job.state != state) return false;
+    return !over || (*over >= start.ms() && *over <= end.ms());
+  });
 }
 
 // Returns the jobs of which only steps were asked for.
@@ -175,8 +195,20 @@ int show_accounting(const NamedCall& call, AccountingQuery query, const Voice& v
     voice.error(fields.error().message);
     return 1;
   }
-  auto daemon = open_daemon(options, voice, kSacctPrefix);
-  if (!daemon) return daemon.error();
+  auto daemon = DaemonClient::connect();
+  if (!daemon) return load_failed(kSacctPrefix, daemon.error());
+  const auto cluster = daemon->get<api::ClusterInfo>("/v1/cluster");
+  if (!cluster) return load_failed(kSacctPrefix, cluster.error());
+  query.context.cluster = cluster->cluster;
+  query.context.node_memory = cluster->node.memory;
+  auto layout = accounting_layout(options);
+  // Of a cluster that nobody knows there are no jobs.
+  const auto named = options.words("clusters");
+  if (!named.empty() && std::ranges::none_of(named, [&](const std::string& name) {
+        return name.empty() || name == cluster->cluster || equals_ignoring_case(name, "all");
+      })) {
+    return print(format_sacct(*fields, {}, layout, query.context));
+  }
   std::vector<std::string> ids;
   if (!query.jobs.empty()) {
     auto resolved = resolve_job_ids(*daemon, query.jobs);
@@ -185,6 +217,7 @@ int show_accounting(const NamedCall& call, AccountingQuery query, const Voice& v
     std::erase(ids, "");
   }
   query.context.now = wall_now();
+  const bool in_window = query.start || !ids.empty();
   if (ids.empty() && !query.start) {
     query.start = *parse_moment("today", query.context.now, Tense::past);
   }
@@ -195,17 +228,18 @@ int show_accounting(const NamedCall& call, AccountingQuery query, const Voice& v
   }
   auto list = daemon->list(accounting_target(query, ids, options.has("duplicates")));
   if (!list) return load_failed(kSacctPrefix, list.error());
-  auto layout = accounting_layout(options);
-  layout.steps_only = select_accounted(list->jobs, query.filter, ids);
-  const bool json = wants_json(options);
-  if (json || std::ranges::any_of(
-                  *fields, [](const auto& field) { return field.view->name == "Cluster"; })) {
-    const auto cluster = daemon->get<api::ClusterInfo>("/v1/cluster");
-    if (!cluster) return load_failed(kSacctPrefix, cluster.error());
-    query.context.cluster = cluster->cluster;
+  if (!query.filter.states.empty() && in_window) {
+    const auto states = std::exchange(query.filter.states, {});
+    query.filter.all_states = true;
+    const auto end = query.end.value_or(query.context.now);
+    std::erase_if(list->jobs, [&](const api::JobInfo& job) {
+      return !was_in_state(job, states, query.start.value_or(WallTime(0)), end);
+    });
   }
-  return print(json ? sacct_json(list->jobs, query.context.cluster, query.context.now)
-                    : format_sacct(*fields, list->jobs, layout, query.context));
+  layout.steps_only = select_accounted(list->jobs, query.filter, ids);
+  return print(wants_json(options)
+                   ? sacct_json(list->jobs, query.context.cluster, query.context.now)
+                   : format_sacct(*fields, list->jobs, layout, query.context));
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include "base/size.hpp"
 #include "base/slurm_time.hpp"
 #include "base/text.hpp"
-#include "base/timestamp.hpp"
 
 namespace aliquot::cli {
 namespace {
@@ -84,16 +83,18 @@ Text state_of(const AccountingRow& row) {
 }
 
 Text start_of(const AccountingRow& row) {
-  if (row.step != nullptr) return format_timestamp(WallTime(row.step->start_ms));
-  if (has_started(*row.job)) return format_timestamp(WallTime(*row.job->start_ms));
-  return is_pending(*row.job) ? "Unknown" : "None";
+  if (row.step != nullptr) return shown_time(WallTime(row.step->start_ms));
+  if (has_started(*row.job)) return shown_time(WallTime(*row.job->start_ms));
+  if (is_pending(*row.job)) return "Unknown";
+  // What never began ends as it begins.
+  return row.job->end_ms ? shown_time(WallTime(*row.job->end_ms)) : "None";
 }
 
 Text end_of(const AccountingRow& row) {
   const auto end = row.step != nullptr     ? row.step->end_ms
                    : is_finished(*row.job) ? row.job->end_ms
                                            : std::nullopt;
-  return end ? format_timestamp(WallTime(*end)) : "Unknown";
+  return end ? shown_time(WallTime(*end)) : "Unknown";
 }
 
 Text exit_of(const AccountingRow& row) {
@@ -105,8 +106,41 @@ Text exit_of(const AccountingRow& row) {
 
 Text limit_of(const AccountingRow& row) {
   if (row.step != nullptr) return "";
-  if (!row.job->time_limit_ms && !has_started(*row.job)) return "Partition_Limit";
+  const bool usual = row.job->usual_limit || !row.job->time_limit_ms;
+  if (usual && !has_started(*row.job)) return "Partition_Limit";
   return format_time_limit(time_limit(*row.job), kStyle);
+}
+
+api::JobInfo with_memory(api::JobInfo job, const SacctContext& context) {
+  job.steps.clear();
+  if (job.memory == 0) job.memory = context.node_memory;
+  return job;
+}
+
+Text requested(const AccountingRow& row, const SacctContext& context) {
+  if (row.step != nullptr) return "";
+  auto tres = sorted_tres(requested_tres(with_memory(*row.job, context)));
+  if (has_started(*row.job) && tres.starts_with("billing=")) tres.erase(0, tres.find(',') + 1);
+  return tres;
+}
+
+Text memory_of(const AccountingRow& row, const SacctContext& context) {
+  if (row.step != nullptr) return "";
+  const auto bytes = with_memory(*row.job, context).memory;
+  return context.unit == 0 ? memory_text(bytes, context.convert) : size_text(bytes, context);
+}
+
+Text eligible_of(const AccountingRow& row, const SacctContext&) {
+  if (row.step != nullptr) return "";
+  const auto eligible = eligible_ms(*row.job);
+  return eligible ? shown_time(WallTime(*eligible)) : "Unknown";
+}
+
+// As srun lays tasks out where nobody says how.
+Text layout_of(const AccountingRow& row, const SacctContext&) {
+  if (row.step == nullptr) return "";
+  if (row.step->id == "batch") return "Unknown";
+  return row.step->ntasks > 1 ? "Block" : "Cyclic";
 }
 
 Text rss_of(const AccountingRow& row, const SacctContext& context) {
@@ -150,27 +184,27 @@ constexpr auto kSacctFields = std::to_array<AccountingView>({
     {"AveVMSize", 10, kRight, NONE},
     {"BlockID", 16, kRight, NONE},
     {"Cluster", 10, kRight, TEXT(context.cluster)},
-    {"Comment", 14, kRight, JOB(job.comment)},
+    {"Comment", 14, kRight, JOB(is_pending(job) ? Text() : job.comment)},
     {"Constraints", 19, kRight, JOB(job.constraint)},
-    {"ConsumedEnergy", 14, kRight, NONE},
+    {"ConsumedEnergy", 14, kRight, TEXT(row.step != nullptr || is_pending(*row.job) ? "0" : "")},
     {"ConsumedEnergyRaw", 17, kRight, NONE},
     {"Container", 19, kRight, NONE},
-    {"CPUTime", 10, kRight, TEXT(format_duration(elapsed(row, context.now) * cpus(row), kStyle))},
+    {"CPUTime", 10, kRight, TEXT(format_duration(elapsed(row, context.now) * cpus(row), kStyle)), true},
     {"CPUTimeRAW", 10, kRight, TEXT(fmt::format("{}", elapsed(row, context.now) / seconds(1) * cpus(row)))},
     {"DBIndex", 9, kRight, TEXT(fmt::format("{}", row.job->id))},
     {"DerivedExitCode", 15, kRight, JOB(exit_code_text(job.derived_exit_code, job.derived_exit_signal))},
-    {"Elapsed", 10, kRight, TEXT(format_duration(elapsed(row, context.now), kStyle))},
+    {"Elapsed", 10, kRight, TEXT(format_duration(elapsed(row, context.now), kStyle)), true},
     {"ElapsedRaw", 10, kRight, TEXT(fmt::format("{}", elapsed(row, context.now) / seconds(1)))},
-    {"Eligible", 19, kRight, JOB(format_timestamp(WallTime(job.eligible_ms)))},
+    {"Eligible", 19, kRight, eligible_of},
     {"End", 19, kRight, TEXT(end_of(row))},
     {"ExitCode", 8, kRight, TEXT(exit_of(row))},
-    {"Flags", 19, kRight, NONE},
+    {"Flags", 19, kRight, JOB(has_started(job) ? "SchedMain,StartRecieved" : "StartRecieved")},
     {"GID", 6, kRight, JOB(fmt::format("{}", job.gid))},
     {"Group", 9, kRight, JOB(job.group)},
     {"JobID", 12, kLeft, TEXT(id_of(row, false))},
     {"JobIDRaw", 12, kLeft, TEXT(id_of(row, true))},
     {"JobName", 10, kRight, TEXT(row.step == nullptr ? row.job->name : row.step->name)},
-    {"Layout", 9, kRight, NONE},
+    {"Layout", 9, kRight, layout_of},
     {"MaxDiskRead", 12, kRight, NONE},
     {"MaxDiskReadNode", 15, kRight, NONE},
     {"MaxDiskReadTask", 15, kRight, NONE},
@@ -195,35 +229,35 @@ constexpr auto kSacctFields = std::to_array<AccountingView>({
     {"NodeList", 15, kRight, TEXT(node_of(row))},
     {"NTasks", 8, kRight, STEP(fmt::format("{}", step.ntasks))},
     {"Partition", 10, kRight, JOB(job.partition)},
-    {"Planned", 10, kRight, planned_of},
+    {"Planned", 10, kRight, planned_of, true},
     {"PlannedCPU", 10, kRight, NONE},
     {"PlannedCPURAW", 13, kRight, NONE},
     {"Priority", 10, kRight, JOB(fmt::format("{}", job.priority))},
     {"QOS", 10, kRight, JOB(job.qos)},
     {"QOSRAW", 6, kRight, JOB("1")},
-    {"Reason", 22, kRight, JOB(job.reason)},
-    {"ReqCPUFreq", 10, kRight, TEXT("Unknown")},
+    {"Reason", 22, kRight, JOB(is_pending(job) ? job.reason : Text("None"))},
+    {"ReqCPUFreq", 10, kRight, TEXT(row.step != nullptr && row.step->id == "batch" ? "0" : "Unknown")},
     {"ReqCPUFreqGov", 13, kRight, TEXT("Unknown")},
     {"ReqCPUFreqMax", 13, kRight, TEXT("Unknown")},
     {"ReqCPUFreqMin", 13, kRight, TEXT("Unknown")},
     {"ReqCPUS", 8, kRight, TEXT(fmt::format("{}", cpus(row)))},
-    {"ReqMem", 10, kRight, JOB(context.unit == 0 ? memory_text(job.memory, context.convert) : size_text(job.memory, context))},
-    {"ReqNodes", 8, kRight, JOB("1")},
-    {"ReqTRES", 10, kRight, JOB(sorted_tres(requested_tres(job)))},
+    {"ReqMem", 10, kRight, memory_of},
+    {"ReqNodes", 8, kRight, TEXT("1")},
+    {"ReqTRES", 10, kRight, requested},
     {"Reservation", 20, kRight, NONE},
     {"ReservationId", 13, kRight, NONE},
-    {"Reserved", 10, kRight, planned_of},
+    {"Reserved", 10, kRight, planned_of, true},
     {"ResvCPU", 10, kRight, NONE},
     {"ResvCPURAW", 10, kRight, NONE},
     {"Start", 19, kRight, TEXT(start_of(row))},
     {"State", 10, kRight, TEXT(state_of(row))},
-    {"Submit", 19, kRight, TEXT(format_timestamp(WallTime(row.step == nullptr ? row.job->submit_ms : row.step->start_ms)))},
+    {"Submit", 19, kRight, TEXT(shown_time(WallTime(row.step == nullptr ? row.job->submit_ms : row.step->start_ms)))},
     {"SubmitLine", 20, kRight, JOB(job.command)},
-    {"Suspended", 10, kRight, TEXT(format_duration(Millis(row.step == nullptr ? row.job->suspended_total_ms : 0), kStyle))},
+    {"Suspended", 10, kRight, TEXT(format_duration(Millis(row.step == nullptr ? row.job->suspended_total_ms : 0), kStyle)), true},
     {"SystemCPU", 10, kRight, TEXT(cpu_text(row.step == nullptr ? row.job->system_cpu_ms : row.step->system_cpu_ms))},
     {"SystemComment", 19, kRight, NONE},
     {"Timelimit", 10, kRight, TEXT(limit_of(row))},
-    {"TimelimitRaw", 12, kRight, JOB(job.time_limit_ms ? fmt::format("{}", *job.time_limit_ms / 60'000) : limit_of(row))},
+    {"TimelimitRaw", 12, kRight, JOB(job.time_limit_ms && (!job.usual_limit || has_started(job)) ? fmt::format("{}", *job.time_limit_ms / 60'000) : limit_of(row))},
     {"TotalCPU", 10, kRight, TEXT(cpu_text(row.step == nullptr ? row.job->system_cpu_ms + row.job->user_cpu_ms : row.step->system_cpu_ms + row.step->user_cpu_ms))},
     {"TRESUsageInAve", 14, kRight, NONE},
     {"TRESUsageInMax", 14, kRight, NONE},
@@ -245,7 +279,7 @@ constexpr auto kSacctFields = std::to_array<AccountingView>({
     {"User", 9, kRight, JOB(job.user)},
     {"UserCPU", 10, kRight, TEXT(cpu_text(row.step == nullptr ? row.job->user_cpu_ms : row.step->user_cpu_ms))},
     {"WCKey", 10, kRight, NONE},
-    {"WCKeyID", 8, kRight, NONE},
+    {"WCKeyID", 8, kRight, JOB("0")},
     {"WorkDir", 20, kRight, JOB(job.work_dir)},
     // Ours.
     {"GpuTime", 10, kRight, JOB(format_duration(Millis(job.gpu_ms), kStyle))},
@@ -298,7 +332,7 @@ Result<std::vector<ChosenField>> choose_sacct_fields(std::string_view format) {
             .first->second;
     if (field.width && *field.width > 0) column.width = *field.width;
     if (field.align) column.align = *field.align;
-    chosen.push_back({view, {}});
+    chosen.push_back({view, {}, field.width == 0U});
   }
   for (auto& one : chosen) one.column = columns[one.view];
   return chosen;
@@ -315,25 +349,27 @@ std::string format_sacct(const std::vector<ChosenField>& fields,
                          const std::vector<api::JobInfo>& jobs, const SacctLayout& layout,
                          const AccountingContext& context) {
   std::string out;
-  const auto line = [&](auto&& text_of) {
+  const auto line = [&](auto&& text_of, TooLong too_long) {
     for (std::size_t i = 0; i < fields.size(); ++i) {
       if (layout.delimiter) {
         out += text_of(fields[i]);
         if (layout.trailing || i + 1 < fields.size()) out += *layout.delimiter;
       } else {
-        append_cell(out, text_of(fields[i]), fields[i].column, TooLong::plus);
+        const auto& [view, column, hidden] = fields[i];
+        const auto too_far = too_long == TooLong::plus && view->whole ? TooLong::whole : too_long;
+        append_cell(out, hidden ? Text() : text_of(fields[i]), hidden ? Column{} : column, too_far);
       }
     }
     out += '\n';
   };
   if (layout.header) {
-    line([](const ChosenField& field) { return Text(field.view->name); });
+    line([](const ChosenField& field) { return Text(field.view->name); }, TooLong::cut);
     if (!layout.delimiter) {
-      line([](const ChosenField& field) { return Text(field.column.width, '-'); });
+      line([](const ChosenField& field) { return Text(field.column.width, '-'); }, TooLong::cut);
     }
   }
   const auto add = [&](const AccountingRow& row) {
-    line([&](const ChosenField& field) { return field.view->text(row, context); });
+    line([&](const ChosenField& field) { return field.view->text(row, context); }, TooLong::plus);
   };
   for (const auto& job : jobs) {
     if (std::ranges::find(layout.steps_only, job.id) == layout.steps_only.end()) {

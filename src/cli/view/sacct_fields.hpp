@@ -37,8 +37,9 @@ struct AccountingRow {
 struct AccountingContext {
   WallTime now;
   std::string cluster;
-  char unit = 0;        // --units: K, M, G, T, P; 0: the largest that is exact
-  bool convert = true;  // --noconvert
+  char unit = 0;                 // --units: K, M, G, T, P; 0: the largest that is exact
+  bool convert = true;           // --noconvert
+  std::int64_t node_memory = 0;  // what a job has that asked for no memory
 };
 
 struct AccountingView {
@@ -46,6 +47,7 @@ struct AccountingView {
   std::size_t width;
   Align align;
   std::string (*text)(const AccountingRow& row, const AccountingContext& context);
+  bool whole = false;  // Slurm never cuts it
 };
 std::span<const AccountingView> sacct_fields();
 // --helpformat
@@ -54,6 +56,7 @@ std::string list_sacct_fields();
 struct ChosenField {
   const AccountingView* view;
   Column column;
+  bool hidden = false;  // without width: `%0`
 };
 // Names may be cut short; as in Slurm a width counts for every mention of its field.
 Result<std::vector<ChosenField>> choose_sacct_fields(std::string_view format);

@@ -74,7 +74,7 @@ TEST(Sacct, PrintsForPrograms) {
       R"(JobID|JobName|User|State|ExitCode|DerivedExitCode|Elapsed|Start|End|AllocTRES|NodeList|Timelimit
 1|train|root|COMPLETED|0:0|0:0|00:00:30|2026-11-15T06:44:06|2026-11-15T06:44:36|billing=4,cpu=4,gres/gpu:h100=1,gres/gpu=1,mem=4G,node=1|localhost|00:10:00
 1.batch|batch||COMPLETED|0:0||00:00:30|2026-11-15T06:44:06|2026-11-15T06:44:36|cpu=4,gres/gpu:h100=1,gres/gpu=1,mem=4G,node=1|localhost|
-3|wrapped|root|CANCELLED|0:0|0:0|00:00:00|None|2026-11-15T06:44:38||None assigned|Partition_Limit
+3|wrapped|root|CANCELLED|0:0|0:0|00:00:00|2026-11-15T06:44:38|2026-11-15T06:44:38||None assigned|Partition_Limit
 )");
   EXPECT_EQ(show("jobidraw,state",
                  {.header = false, .steps = false, .delimiter = "|", .trailing = true}, {train()}),

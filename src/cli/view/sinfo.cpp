@@ -18,7 +18,7 @@ namespace {
 
 SinfoView sinfo_view(const OptionSet& options) {
   const bool longer = options.has("long");
-  if (options.has("list-reasons")) return SinfoView::reasons;
+  if (options.has("list-reasons")) return longer ? SinfoView::longer_reasons : SinfoView::reasons;
   if (options.has("summarize")) return SinfoView::summary;
   if (options.has("Node")) return longer ? SinfoView::by_node_longer : SinfoView::by_node;
   return longer ? SinfoView::longer : SinfoView::usual;
@@ -57,6 +57,40 @@ bool wants_node(const OptionSet& options, const api::NodeInfo& node) {
          });
 }
 
+using Partitions = std::vector<const api::PartitionInfo*>;
+
+// -S: what tells partitions apart; they have the same node. `#P` is the order of the settings.
+void sort_partitions(Partitions& partitions, std::string_view text) {
+  const auto keys = split(text, ',');
+  for (auto key = keys.rbegin(); key != keys.rend(); ++key) {
+    const bool descending = key->find('-') != key->npos;
+    if (key->empty() || key->find('#') != key->npos) continue;
+    const auto by = [&](auto value) {
+      std::ranges::stable_sort(partitions, [&](const auto* a, const auto* b) {
+        return descending ? value(*b) < value(*a) : value(*a) < value(*b);
+      });
+    };
+    using Partition = api::PartitionInfo;
+    switch (key->back()) {
+      case 'P':
+      case 'R':
+        by([](const Partition& one) { return std::string_view(one.name); });
+        break;
+      case 'a':
+        by([](const Partition& one) { return one.up; });
+        break;
+      case 'l':
+        by([](const Partition& one) { return one.max_time_ms.value_or(INT64_MAX); });
+        break;
+      case 'p':
+        by([](const Partition& one) { return one.tier; });
+        break;
+      default:
+        break;
+    }
+  }
+}
+
 int show_nodes(const OptionSet& options, const Voice& voice) {
   constexpr std::string_view kPrefix = "slurm_load_partitions";
   auto daemon = open_daemon(options, voice, kPrefix);
@@ -73,31 +107,37 @@ int show_nodes(const OptionSet& options, const Voice& voice) {
   }
 
   const auto wanted = options.words("partition");
-  std::vector<const api::PartitionInfo*> partitions;
+  Partitions partitions;
   for (const auto& partition : cluster->partitions) {
     if (is_or_any(wanted, partition.name)) partitions.push_back(&partition);
   }
   const auto view = sinfo_view(options);
   auto columns = chosen_columns(options, view == SinfoView::usual);
-  if (columns.format.empty()) columns.format = sinfo_format(view, *cluster, partitions);
+  if (!columns.given) columns.format = sinfo_format(view, *cluster, partitions);
   const auto listing = Listing<NodeRow>::of(sinfo_fields(), columns.format, columns.by_name);
   if (!listing) {
     voice.error(listing.error().message);
     return 1;
   }
   for (const auto& field : listing->unknown()) {
-    voice.error(fmt::format("Invalid node format specification: {}", field));
+    if (columns.by_name) {
+      voice.error(fmt::format("Invalid job format specification: {}", field));
+    } else {
+      fmt::print(stderr, "Invalid node format specification: {}\n", make_plain(field));
+    }
   }
+  sort_partitions(partitions, options.text("sort"));
   const bool by_node = options.has("Node");
   const bool none = !wants_node(options, cluster->node);
-  if (none && (by_node || view == SinfoView::reasons)) partitions.clear();
+  const bool reasons = options.has("list-reasons");
+  if (none && (by_node || reasons)) partitions.clear();
   const ViewContext context{wall_now()};
   std::string text;
   if (options.has("long") || options.has("iterate")) text += format_date_line(context.now) + "\n";
   text += format_sinfo(*listing, *cluster, partitions,
-                       {.by_node = by_node && view != SinfoView::reasons,
+                       {.by_node = by_node && !reasons,
                         .header = !options.has("noheader"),
-                        .reasons = view == SinfoView::reasons,
+                        .reasons = reasons,
                         .no_node = none},
                        context);
   return print(text);

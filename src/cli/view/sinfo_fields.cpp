@@ -6,7 +6,7 @@
 #include <array>
 
 #include "base/slurm_time.hpp"
-#include "base/timestamp.hpp"
+#include "cli/users.hpp"
 #include "cli/view/node_text.hpp"
 
 namespace aliquot::cli {
@@ -56,7 +56,9 @@ void partition_name(Out& out, const NodeRow& row, const Context&) {
 
 void default_time(Out& out, const NodeRow& row, const Context&) {
   const auto ms = row.partition->default_time_ms;
-  out += ms ? format_time_limit(limit_of(ms), TimeStyle::sinfo) : "n/a";
+  // The longest there is, is no default of its own.
+  out += ms && ms != row.partition->max_time_ms ? format_time_limit(limit_of(ms), TimeStyle::sinfo)
+                                                : "n/a";
 }
 
 void reason(Out& out, const NodeRow& row, const Context&) {
@@ -72,9 +74,15 @@ void reason_user(Out& out, const NodeRow& row, const Context&) {
   out += user.empty() ? "Unknown" : user;
 }
 
+void reason_user_long(Out& out, const NodeRow& row, const Context& context) {
+  const auto before = out.size();
+  reason_user(out, row, context);
+  if (const auto uid = find_user(out.substr(before))) out += fmt::format("({})", uid->value());
+}
+
 void reason_time(Out& out, const NodeRow& row, const Context&) {
   const auto ms = row.gpu != nullptr ? row.gpu->reason_ms : row.cluster->node.reason_ms;
-  out += ms == 0 ? "Unknown" : format_timestamp(WallTime(ms));
+  out += ms == 0 ? "Unknown" : shown_time(WallTime(ms));
 }
 
 // clang-format off
@@ -86,7 +94,7 @@ constexpr auto kSinfoFields = std::to_array<ViewField<NodeRow>>({
     {'S', "AllocNodes", "ALLOCNODES", TEXT("all")},
     {0, "AllocMem", "ALLOCMEM", NUMBER(row.cluster->node.memory_allocated / 1'048'576)},
     {'a', "Available", "AVAIL", TEXT(row.partition->up ? "up" : "down")},
-    {'V', "Cluster", "CLUSTER", TEXT(row.cluster->cluster)},
+    {'V', "Cluster", "CLUSTER", TEXT("N/A")},
     {0, "Comment", "COMMENT", TEXT("(null)")},
     {'Y', "Cores", "CORES", NUMBER(row.cluster->node.cpus)},
     {'c', "CPUs", "CPUS", NUMBER(row.cluster->node.cpus)},
@@ -131,7 +139,7 @@ constexpr auto kSinfoFields = std::to_array<ViewField<NodeRow>>({
     {'l', "Time", "TIMELIMIT", TEXT(format_time_limit(limit_of(row.partition->max_time_ms), TimeStyle::sinfo))},
     {'H', "Timestamp", "TIMESTAMP", reason_time},
     {'u', "User", "USER", reason_user},
-    {'U', "UserLong", "USER", reason_user},
+    {'U', "UserLong", "USER", reason_user_long},
     {'v', "Version", "VERSION", TEXT(row.cluster->daemon_version)},
     {'w', "Weight", "WEIGHT", TEXT('1')},
 });
@@ -172,6 +180,8 @@ std::string sinfo_format(SinfoView view, const api::ClusterInfo& cluster,
       return fmt::format("%{}P %.5a %.10l %.16F %N", partition);
     case SinfoView::reasons:
       return "%20E %9u %19H %N";
+    case SinfoView::longer_reasons:
+      return "%20E %12U %19H %6t %N";
   }
   return {};
 }

@@ -20,9 +20,8 @@ struct NodeRow {
 };
 std::span<const ViewField<NodeRow>> sinfo_fields();
 
-enum class SinfoView { usual, longer, by_node, by_node_longer, summary, reasons };
-// Slurm widens the first column to the longest name.
-// As wide as these partitions are.
+enum class SinfoView { usual, longer, by_node, by_node_longer, summary, reasons, longer_reasons };
+// Slurm widens the first column to the longest name of these partitions.
 std::string sinfo_format(SinfoView view, const api::ClusterInfo& cluster,
                          const std::vector<const api::PartitionInfo*>& partitions);
 

@@ -32,6 +32,7 @@ OrStatus<std::vector<std::int64_t>> read_priority_ids(const std::vector<std::str
 }  // namespace
 
 int run_sprio(int argc, char** argv) {
+  constexpr std::uint32_t kNobody = UINT32_MAX;
   constexpr std::string_view kPrefix = "slurm_load_jobs error";
   Voice voice("sprio");
   const auto call = read_call(SlurmCommand::sprio, argc, argv, voice);
@@ -55,10 +56,11 @@ int run_sprio(int argc, char** argv) {
   if (options.has("users")) {
     const auto found = resolve_users(options.text("users"));
     if (!found) {
+      // Said, and then nobody's jobs are shown.
       voice.error(fmt::format("Invalid user: {}", found.error()));
-      return 1;
+      fmt::print(stderr, "\n");
     }
-    uids = *found;
+    uids = found.value_or(std::vector<std::uint32_t>{kNobody});
   }
   auto daemon = open_daemon(options, voice, kPrefix);
   if (!daemon) return daemon.error();

@@ -144,7 +144,7 @@ std::string sprio_format(const api::PriorityInfo& weights, const SprioColumns& c
 
 SprioText format_sprio(const api::PriorityList& list, const SprioView& view) {
   SprioText text;
-  const auto listing = Listing<Info>::of(kSprioFields, view.format, false);
+  const auto listing = Listing<Info>::of(kSprioFields, view.format, false, false);
   if (!listing) {
     text.error = listing.error().message;
     return text;

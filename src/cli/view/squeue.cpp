@@ -4,6 +4,7 @@
 #include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/console.hpp"
+#include "cli/help_text.hpp"
 #include "cli/query.hpp"
 #include "cli/users.hpp"
 #include "cli/view/list_options.hpp"
@@ -30,6 +31,12 @@ OrStatus<JobFilter> read_queue_filter(const OptionSet& options, const Voice& voi
       return tl::make_unexpected(1);
     }
   }
+  // A list without words is one that nothing is on.
+  const auto empty = [&](std::string_view name) {
+    const auto* value = options.find(name);
+    return value != nullptr && value->source == Source::command_line && value->text.empty();
+  };
+  filter.none = empty("states") || empty("user") || empty("jobs");
   if (options.has("me")) filter.uids.push_back(::getuid());
   const auto* users = options.find("user");
   if (users != nullptr && !users->text.empty() &&
@@ -37,7 +44,9 @@ OrStatus<JobFilter> read_queue_filter(const OptionSet& options, const Voice& voi
     const auto uids = resolve_users(users->text);
     if (!uids) {
       voice.error(fmt::format("Invalid user: {}", uids.error()));
-      return tl::make_unexpected(1);
+      fmt::print(stderr, "\n");
+      filter.none = true;
+      return filter;
     }
     filter.uids.insert(filter.uids.end(), uids->begin(), uids->end());
   }
@@ -84,11 +93,11 @@ SqueueView queue_view(const OptionSet& options, JobFilter filter) {
   }
   const auto columns = chosen_columns(options, !longer && !start && !view.steps);
   view.by_name = columns.by_name;
-  view.format = !columns.format.empty() ? columns.format
-                : view.steps            ? kSqueueSteps
-                : start                 ? kSqueueStart
-                : longer                ? kSqueueLong
-                                        : kSqueueFormat;
+  view.format = columns.given ? columns.format
+                : view.steps  ? kSqueueSteps
+                : start       ? kSqueueStart
+                : longer      ? kSqueueLong
+                              : kSqueueFormat;
   return view;
 }
 
@@ -137,6 +146,11 @@ int show_queue(const OptionSet& options, const std::string& ids, SqueueView& vie
     return load_failed(kPrefix, {"ESLURM_INVALID_JOB_ID", ""});
   }
   view.context.now = wall_now();
+  if (view.by_name && to_lower(view.format).find("cluster") != std::string::npos) {
+    const auto cluster = daemon->get<api::ClusterInfo>("/v1/cluster");
+    if (!cluster) return load_failed(kPrefix, cluster.error());
+    view.context.cluster = cluster->cluster;
+  }
   if (json) {
     const auto cluster = daemon->get<api::ClusterInfo>("/v1/cluster");
     if (!cluster) return load_failed(kPrefix, cluster.error());
@@ -151,7 +165,11 @@ int show_queue(const OptionSet& options, const std::string& ids, SqueueView& vie
   for (const auto& field : text->unknown_fields) {
     voice.error(fmt::format("Invalid job format specification: {}", field));
   }
-  return print(text->text);
+  const int status = print(text->text);
+  if (text->wrong_sort.empty()) return status;
+  std::fflush(stdout);
+  voice.error(text->wrong_sort);
+  return 1;
 }
 
 }  // namespace
@@ -162,7 +180,8 @@ int run_squeue(int argc, char** argv) {
   if (!call) return call.error();
   if (!call->words.empty()) {
     voice.error(fmt::format("Unrecognized option: {}", call->words.front()));
-    return try_help("squeue");
+    print(usage_text(SlurmCommand::squeue));
+    return 1;
   }
   auto filter = read_queue_filter(call->options, voice);
   if (!filter) return filter.error();

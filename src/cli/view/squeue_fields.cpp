@@ -55,12 +55,6 @@ std::optional<std::int64_t> start(const JobInfo& job) {
   return job.start_ms || job.reason != "BeginTime" ? job.start_ms : job.eligible_ms;
 }
 
-// None while the job is held.
-std::optional<std::int64_t> eligible(const JobInfo& job) {
-  if (job.reason.starts_with("JobHeld") || job.reason.starts_with("Dependency")) return {};
-  return job.eligible_ms;
-}
-
 void pending_time(Out& out, const JobInfo& job, const Context& context) {
   const auto until = is_pending(job) ? context.now.ms() : job.start_ms.value_or(job.submit_ms);
   number(out, std::max<std::int64_t>(0, until - job.submit_ms) / 1'000);
@@ -75,7 +69,7 @@ void pending_time(Out& out, const JobInfo& job, const Context& context) {
 
 constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {'a', "Account", "ACCOUNT", OR_NULL(account)},
-    {0, "AccrueTime", "ACCRUE_TIME", TIME(eligible(job))},
+    {0, "AccrueTime", "ACCRUE_TIME", TIME(eligible_ms(job))},
     {0, "AdminComment", "ADMIN_COMMENT", kNothing},
     {0, "admin_comment", "ADMIN_COMMENT", kNothing},
     {0, "AllocNodes", "ALLOC_NODES", OR_NULL(submit_host)},
@@ -88,7 +82,7 @@ constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {0, "BoardsPerNode", "BOARDS_PER_NODE", kZero},
     {0, "BurstBuffer", "BURST_BUFFER", kNull},
     {0, "BurstBufferState", "BURST_BUFFER_STATE", kNull},
-    {0, "Cluster", "CLUSTER", kNa},
+    {0, "Cluster", "CLUSTER", [](Out& out, const JobInfo&, const Context& context) { text_or(out, context.cluster, "N/A"); }},
     {0, "ClusterFeature", "CLUSTER_FEATURES", kNull},
     {'o', "Command", "COMMAND", OR_NULL(command)},
     {'k', "Comment", "COMMENT", OR_NULL(comment)},
@@ -104,10 +98,10 @@ constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {0, "DelayBoot", "DELAY_BOOT", TEXT("0:00")},
     {'E', "Dependency", "DEPENDENCY", OR_NULL(dependency)},
     {0, "DerivedEC", "DERIVED_EC", NUMBER(job.derived_exit_code)},
-    {0, "EligibleTime", "ELIGIBLE_TIME", TIME(eligible(job))},
+    {0, "EligibleTime", "ELIGIBLE_TIME", TIME(eligible_ms(job))},
     {'e', "EndTime", "END_TIME", end_time},
-    {'x', "exc_nodes", "EXC_NODES", kNothing},
-    {0, "ExcNodes", "EXC_NODES", kNothing},
+    {'x', "exc_nodes", "EXC_NODES", TEXT(job.exclude)},
+    {0, "ExcNodes", "EXC_NODES", TEXT(job.exclude)},
     {0, "exit_code", "EXIT_CODE", NUMBER(job.exit_code)},
     {0, "ExitCode", "EXIT_CODE", NUMBER(job.exit_code)},
     {'f', "Feature", "FEATURES", OR_NULL(constraint)},
@@ -124,9 +118,9 @@ constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {0, "MaxNodes", "MAX_NODES", TEXT("1")},
     {0, "MCSLabel", "MCSLABEL", kNull},
     {0, "mem-per-tres", "MEM_PER_TRES", kNa},
-    {'c', "MinCpus", "MIN_CPUS", NUMBER(job.cpus_per_task)},
+    {'c', "MinCpus", "MIN_CPUS", NUMBER(std::max(job.min_cpus, job.cpus_per_task))},
     {'m', "MinMemory", "MIN_MEMORY", [](Out& out, const JobInfo& job, const Context& context) {
-       out += memory_text(job.memory, context.convert);
+       out += memory_text(job.min_memory.value_or(job.memory), context.convert);
      }},
     {0, "MinTime", "MIN_TIME", TEXT("0:00")},
     {'d', "MinTmpDisk", "MIN_TMP_DISK", kZero},
@@ -137,16 +131,14 @@ constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {0, "Nodes", "NODELIST", TEXT(job.node)},
     {0, "NTPerBoard", "NTASKS_PER_BOARD", kZero},
     {0, "NTPerCore", "NTASKS_PER_CORE", kNa},
-    {0, "NTPerNode", "NTASKS_PER_NODE", [](Out& out, const JobInfo& job, const Context&) {
-       if (job.ntasks_per_node > 0) number(out, job.ntasks_per_node); else out += "N/A";
-     }},
+    {0, "NTPerNode", "NTASKS_PER_NODE", NUMBER(job.ntasks_per_node)},
     {0, "NTPerSocket", "NTASKS_PER_SOCKET", kNa},
     {'C', "NumCPUs", "CPUS", NUMBER(job.cpus)},
     {'D', "NumNodes", "NODES", TEXT('1')},
     {0, "NumTasks", "TASKS", NUMBER(job.ntasks)},
     {0, "Origin", "ORIGIN", TEXT("NA")},
     {0, "OriginRaw", "ORIGIN_RAW", TEXT("NA")},
-    {'h', "OverSubscribe", "OVER_SUBSCRIBE", TEXT("OK")},
+    {'h', "OverSubscribe", "OVER_SUBSCRIBE", TEXT(job.oversubscribe)},
     {'P', "Partition", "PARTITION", TEXT(job.partition)},
     {0, "PendingTime", "PENDING_TIME", pending_time},
     {0, "PreemptTime", "PREEMPT_TIME", kNa},
@@ -161,14 +153,14 @@ constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {'r', "Reason", "REASON", TEXT(job.reason)},
     {'R', "ReasonList", "NODELIST(REASON)", [](Out& out, const JobInfo& job, const Context&) { append_node_or_reason(out, job); }},
     {0, "Reboot", "REBOOT", kZero},
-    {'n', "ReqNodes", "REQ_NODES", kNothing},
+    {'n', "ReqNodes", "REQ_NODES", TEXT(job.nodelist)},
     {0, "ReqSwitch", "REQ_SWITCH", kZero},
     {0, "Requeue", "REQUEUE", NUMBER(job.requeue ? 1 : 0)},
     {'v', "Reservation", "RESERVATION", OR_NULL(reservation)},
     {0, "ResizeTime", "RESIZE_TIME", kNa},
     {0, "RestartCnt", "RESTART_COUNT", NUMBER(job.restarts)},
     {0, "ResvPort", "RESV_PORT", kNa},
-    {'Y', "SchedNodes", "SCHEDNODES", kNull},
+    {'Y', "SchedNodes", "SCHEDNODES", kNull, true},
     {'z', "SCT", "S:C:T", TEXT("*:*:*")},
     {'s', "SelectJobInfo", "", kNothing},
     {0, "SiblingsActive", "ACTIVE_SIBLINGS", TEXT("NA")},
@@ -187,7 +179,7 @@ constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {0, "system_comment", "SYSTEM_COMMENT", kNothing},
     {'J', "Threads", "THREADS_PER_CORE", kStar},
     {'L', "TimeLeft", "TIME_LEFT", time_left},
-    {'l', "TimeLimit", "TIME_LIMIT", TEXT(format_time_limit(time_limit(job), TimeStyle::squeue))},
+    {'l', "TimeLimit", "TIME_LIMIT", TEXT(format_time_limit(time_limit(job), TimeStyle::squeue)), true},
     {'M', "TimeUsed", "TIME", [](Out& out, const JobInfo& job, const Context& context) {
        out += format_duration(time_used(job, context.now), TimeStyle::squeue);
      }},
@@ -204,7 +196,7 @@ constexpr auto kSqueueFields = std::to_array<ViewField<JobInfo>>({
     {'U', "UserID", "UID", NUMBER(job.uid)},
     {'u', "UserName", "USER", TEXT(job.user)},
     {0, "Wait4Switch", "WAIT4SWITCH", TEXT("0:00")},
-    {'w', "WCKey", "WCKEY", kNull},
+    {'w', "WCKey", "WCKEY", OR_NULL(wckey)},
     {'Z', "WorkDir", "WORK_DIR", TEXT(job.work_dir)},
     // Ours: what it holds of each GPU, and the sentence behind the reason.
     {0, "GpuShare", "GPU_SHARE", OR(gpu_share_text(job), "N/A")},
@@ -275,7 +267,7 @@ constexpr auto kSortFields = std::to_array<SortField>({
     {"a", BY(account)}, {"c", BY(cpus_per_task)}, {"C", BY(cpus)}, {"e", BY_TIME(end_ms)}, {"f", BY(constraint)},
     {"g", BY(group)}, {"G", BY(gid)}, {"iAF", BY(id)}, {"j", BY(name)}, {"K", BY(array_task_id.value_or(-1))},
     {"l", BY_TIME(time_limit_ms)}, {"m", BY(memory)}, {"NB", BY(node)}, {"o", BY(command)}, {"pQ", BY(priority)},
-    {"P", BY(partition)}, {"q", BY(qos)}, {"rR", BY(reason)}, {"S", BY_TIME(start_ms)}, {"T", BY(state)},
+    {"P", BY(partition)}, {"q", BY(qos)}, {"rR", BY(reason)}, {"S", [](const JobInfo& a, const JobInfo& b) -> Order { return time_key(start(a)) <=> time_key(start(b)); }}, {"T", BY(state)},
     {"u", BY(user)}, {"U", BY(uid)}, {"V", BY(submit_ms)}, {"y", BY(nice)},
     // The later it started the less it has run.
     {"M", [](const JobInfo& a, const JobInfo& b) -> Order { return b.start_ms.value_or(0) <=> a.start_ms.value_or(0); }},

@@ -27,6 +27,7 @@ struct SqueueView {
 struct SqueueText {
   std::string text;
   std::vector<std::string> unknown_fields;
+  std::string wrong_sort;  // what is wrong with --sort: then there is no more than the header
 };
 
 // Sorts and expands `jobs` in place.
