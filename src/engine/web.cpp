@@ -45,16 +45,7 @@ void Web::handle(const net::Request& request, const net::Responder& respond) {
   if (path.size() == 4 && path[1] == "jobs" && path[3] == "log" && request.method == "GET") {
     return log(request, path[2], respond);
   }
-  if (request.path == "/v1/me") {
-    const Caller caller = caller_of(request);
-    api::CallerInfo me;
-    if (caller.uid != Uid(net::kNoUser)) {
-      me.user = engine_.name_of(caller.uid);
-      me.uid = caller.uid.value();
-      me.admin = engine_.administer(caller).has_value();
-    }
-    return respond({200, api::to_json(me)});
-  }
+  if (request.path == "/v1/me") return tell_who(caller_of(request), respond);
   if (request.path.starts_with("/v1/")) return api_.handle(request, respond);
   if (request.method != "GET") {
     return respond(misuse(405, "GET only"));
@@ -141,6 +132,17 @@ bool Web::refresh() {
   if (!feed_.watched()) return false;
   feed_.update(show::parts_of(engine_.views().picture(), engine_.views().history()));
   return true;
+}
+
+void Web::tell_who(const Caller& caller, const net::Responder& respond) {
+  if (caller.uid == Uid(net::kNoUser)) return respond({200, api::to_json(api::CallerInfo{})});
+  // Once his name is known, as far as it will be.
+  engine_.identify(caller, [this, caller, respond] {
+    const api::CallerInfo me{.user = engine_.name_of(caller.uid),
+                             .uid = caller.uid.value(),
+                             .admin = engine_.administer(caller).has_value()};
+    respond({200, api::to_json(me)});
+  });
 }
 
 void Web::log(const net::Request& request, const std::string& job, const net::Responder& respond) {

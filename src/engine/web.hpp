@@ -34,6 +34,7 @@ class Web {
  private:
   void show(const net::Request& request, const net::Responder& respond);
   void listen(const net::Request& request, const net::Responder& respond);
+  void tell_who(const Caller& caller, const net::Responder& respond);
   void log(const net::Request& request, const std::string& job, const net::Responder& respond);
   void make_token(const net::Request& request, const net::Responder& respond);
   [[nodiscard]] std::string metrics() const;

@@ -124,6 +124,17 @@ TEST_F(WebTest, ATokenIsItsUsersAndForHisJobsAlone) {
   EXPECT_EQ(done->status, 200) << done->body;
 }
 
+TEST_F(WebTest, WhoSomebodyIsIsSaidOnceHisNameIsKnown) {
+  const std::string token = token_of(1000);
+  users.asking[Uid(1000)] = {};
+  const auto me = remote("GET", "/v1/me", token);
+  EXPECT_EQ(me->status, 0);
+  const auto waiting = users.asking.extract(Uid(1000));
+  ASSERT_EQ(waiting.mapped().size(), 1U);
+  waiting.mapped().front()();
+  EXPECT_THAT(me->body, HasSubstr("\"user\":\"u1000\""));
+}
+
 TEST_F(WebTest, ATokenEnds) {
   const std::string token = token_of(1000);
   clock.advance(hours(7));

@@ -31,6 +31,7 @@ std::string percent_encode(std::string_view text) {
 std::optional<std::string> percent_decode(std::string_view text, bool plus_is_blank) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\0') return std::nullopt;
     if (plus_is_blank && text[i] == '+') {
       out += ' ';
     } else if (text[i] != '%') {

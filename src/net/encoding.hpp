@@ -10,7 +10,7 @@
 
 namespace aliquot::net {
 
-// Nothing for a broken escape or an escaped NUL. In a query a plus is a blank.
+// Nothing for a broken escape or a NUL, escaped or not. In a query a plus is a blank.
 std::optional<std::string> percent_decode(std::string_view text, bool plus_is_blank);
 
 struct Target {

@@ -213,7 +213,11 @@ TEST_F(ServerTest, SurvivesGarbage) {
   EXPECT_EQ(raw("GET / HTTP/1.1\r\nX: " + std::string(100'000, 'x') + "\r\n\r\n").substr(0, 12),
             "HTTP/1.1 431");
   EXPECT_EQ(raw("POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nslow"), "");
-  EXPECT_EQ(raw("GET / HTTP/1.1\r\nConnection: close\r\n\r\n").substr(0, 12), "HTTP/1.1 200");
+  EXPECT_EQ(raw("GET / HTTP/1.1\r\nConnection: close\r\n\r\n").substr(0, 12), "HTTP/1.1 400");
+  EXPECT_EQ(raw("GET / HTTP/1.1\r\nHost: x\r\nhost: y\r\n\r\n").substr(0, 12), "HTTP/1.1 400");
+  EXPECT_EQ(raw("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").substr(0, 12),
+            "HTTP/1.1 200");
+  EXPECT_EQ(raw("GET / HTTP/1.0\r\n\r\n").substr(0, 12), "HTTP/1.1 200");
   EXPECT_EQ(Client::connect(path_)->send("GET", "/")->status, 200);
 }
 

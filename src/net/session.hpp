@@ -23,6 +23,7 @@
 
 #include "net/address.hpp"
 #include "net/encoding.hpp"
+#include "net/headers.hpp"
 #include "net/server.hpp"
 #include "net/stream.hpp"
 #include "net/tls.hpp"
@@ -355,6 +356,13 @@ class Session final : public Exchange, public std::enable_shared_from_this<Sessi
     parser_.reset();
     auto target = parse_target({message.target().data(), message.target().size()});
     if (!target) return refuse(400, "the target is badly encoded");
+    std::vector<HeaderLine> lines;
+    for (const auto& field : message) {
+      lines.emplace_back(std::string_view(field.name_string().data(), field.name_string().size()),
+                         std::string_view(field.value().data(), field.value().size()));
+    }
+    auto headers = keep_headers(lines, message.version() >= 11);
+    if (!headers) return refuse(400, headers.error().message);
     keep_alive_ = message.keep_alive();
     Request request;
     request.method = std::string(message.method_string());
@@ -362,11 +370,7 @@ class Session final : public Exchange, public std::enable_shared_from_this<Sessi
     request.query = std::move(target->query);
     request.body = std::move(message.body());
     request.peer = peer_;
-    for (const std::string_view name : kHeadersKept) {
-      const auto found = message.find({name.data(), name.size()});
-      if (found == message.end()) continue;
-      request.headers.emplace(name, std::string(found->value().data(), found->value().size()));
-    }
+    request.headers = std::move(*headers);
     watch();
     server_->handler(std::move(request), Responder(shared_from_this()));
   }

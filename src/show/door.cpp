@@ -13,10 +13,14 @@
 namespace aliquot::show {
 namespace {
 
-bool is_address(std::string_view host, in_addr* v4, in6_addr* v6) {
+// As inet_pton reads it, which stops at a NUL.
+bool reads(int family, std::string_view host, void* address) {
   const std::string text(host);
-  return ::inet_pton(AF_INET, text.c_str(), v4) == 1 ||
-         ::inet_pton(AF_INET6, text.c_str(), v6) == 1;
+  return text.find('\0') == std::string::npos && ::inet_pton(family, text.c_str(), address) == 1;
+}
+
+bool is_address(std::string_view host, in_addr* v4, in6_addr* v6) {
+  return reads(AF_INET, host, v4) || reads(AF_INET6, host, v6);
 }
 
 // `name:port`, `[::1]:port` without the port.
@@ -40,9 +44,8 @@ bool is_loopback(std::string_view host) {
   if (equals_ignoring_case(host, "localhost")) return true;
   in_addr v4{};
   in6_addr v6{};
-  const std::string text(host);
-  if (::inet_pton(AF_INET, text.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24U) == 127;
-  return ::inet_pton(AF_INET6, text.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+  if (reads(AF_INET, host, &v4)) return (ntohl(v4.s_addr) >> 24U) == 127;
+  return reads(AF_INET6, host, &v6) && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
 Result<void> check_listen(const Listen& listen) {

@@ -34,6 +34,7 @@ TEST(DoorTest, OnlyNamesOfOursAreAnswered) {
                            "[::1].evil.org", "[localhost]evil.org:80", "localhost:evil.org"}) {
     EXPECT_FALSE(calls_us(calling(host), listen)) << host;
   }
+  EXPECT_FALSE(calls_us(calling(std::string("127.0.0.1\0.evil.org", 19)), listen));
   EXPECT_FALSE(calls_us({}, listen));
 }
 
