@@ -212,7 +212,7 @@ void ApiServer::post(const net::Request& request, const std::vector<std::string>
   if (path.size() == 2 && path[1] == "reconfigure" && reload_) return reconfigure(caller, respond);
   if (path.size() == 3 && path[1] == "statistics" && path[2] == "reset") {
     const auto may = engine_.administer(caller);
-    if (may) engine_.statistics().reset(engine_.now());
+    if (may) engine_.count_anew();
     return respond(to_response(may));
   }
   if (path.size() == 2 && path[1] == "accounts") {

@@ -54,7 +54,7 @@ Result<std::unique_ptr<Engine>> Engine::create(Parts parts, Views::Facts facts) 
   auto engine = std::unique_ptr<Engine>(new Engine(
       {std::move(parts), core::Ledger(std::move(cluster)), std::move(policy)}, std::move(facts)));
   warn_of_unknown_gpus(engine->state_);
-  engine->state_.statistics.reset(engine->state_.clock.wall());
+  engine->count_anew();
   TRY(engine->tokens_.read());
   TRY(engine->views_.recall());
   TRY(engine->runs_.recover());

@@ -80,6 +80,7 @@ class Engine {
   [[nodiscard]] std::string name_of(Uid user) const { return state_.users.name(user); }
   [[nodiscard]] std::size_t live() const { return state_.jobs.size(); }
   [[nodiscard]] Statistics& statistics() { return state_.statistics; }
+  void count_anew() { state_.statistics.reset(now(), state_.tally->figures); }
   [[nodiscard]] const core::Ledger& ledger() const { return state_.ledger; }
   // What runs.
   [[nodiscard]] std::vector<const Job*> active() const;

@@ -78,7 +78,6 @@ Job& Queue::add(Job job) {
   });
   state_.dependencies_changed = state_.dependencies_changed || !added.dependencies.empty();
   state_.schedule_needed = true;
-  state_.act([this] { ++state_.statistics.counts.submitted; });
   return added;
 }
 

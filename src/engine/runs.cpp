@@ -42,7 +42,6 @@ void Runs::start(Job& job, core::Placement placement) {
                         core::model_name(gpu)});
   }
   state_.must(state_.ledger.grant(job.id, std::move(placement)));
-  state_.act([this] { ++state_.statistics.counts.started; });
   const WallTime now = state_.clock.wall();
   state_.set_state(job, core::JobState::running);
   job.reason = Reason::none;
@@ -98,12 +97,6 @@ void Runs::finish(JobId id, core::JobState state, Reason reason) {
   const bool ran = core::is_active(job.state);
   count_suspension(job);
   state_.set_state(job, state);
-  state_.act([this, state] {
-    api::Statistics& counts = state_.statistics.counts;
-    ++(state == core::JobState::completed   ? counts.completed
-       : state == core::JobState::cancelled ? counts.canceled
-                                            : counts.failed);
-  });
   job.reason = reason;
   if (job.detail.ends_with(kKeepsHeld)) job.detail.clear();
   job.end = state_.clock.wall();

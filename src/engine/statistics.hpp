@@ -1,5 +1,6 @@
 // What the daemon counts of its own work, for sdiag. Nothing is decided by it: it reads a clock of
-// its own, and begins anew with each start.
+// its own, and begins anew with each start. Jobs are the tally's to count (job_tally.hpp), for
+// sdiag and for /metrics alike; here is only what they were when root had it count anew.
 #pragma once
 
 #include <chrono>
@@ -10,6 +11,7 @@
 #include "api/inspection.hpp"
 #include "base/ids.hpp"
 #include "base/time.hpp"
+#include "show/job_metrics.hpp"
 
 namespace aliquot::engine {
 
@@ -27,16 +29,19 @@ class Stopwatch {
 
 class Statistics {
  public:
-  api::Statistics counts = {};  // but for what only the moment knows: now, jobs, requests, users
+  // But for what only the moment knows: now, requests, users. Of jobs it has, as what is to be
+  // taken away, those that were counted before.
+  api::Statistics counts = {};
 
   void cycle(std::int64_t took_us, std::int64_t queue);
   // By kind, of which there are few: whoever asks cannot make it grow.
   void request(const std::string& kind, Uid user, std::int64_t took_us);
-  void reset(WallTime now);
+  void reset(WallTime now, const show::JobFigures& jobs);
   // `name`: of a user.
   template <class Name>
-  [[nodiscard]] api::Statistics read(const Name& name) const {
+  [[nodiscard]] api::Statistics read(const show::JobFigures& jobs, const Name& name) const {
     api::Statistics all = counts;
+    add_jobs(jobs, 1, all);
     for (const auto& [kind, one] : kinds_) all.requests.push_back({kind, one.count, one.total_us});
     for (const auto& [uid, one] : users_) {
       all.users.push_back({name(uid), uid.value(), one.count, one.total_us});
@@ -45,6 +50,8 @@ class Statistics {
   }
 
  private:
+  static void add_jobs(const show::JobFigures& jobs, std::int64_t times, api::Statistics& to);
+
   struct Sum {
     std::int64_t count = 0;
     std::int64_t total_us = 0;

@@ -109,8 +109,8 @@ api::PriorityList Views::priorities() const {
 }
 
 api::Statistics Views::statistics() const {
-  api::Statistics shown =
-      state_.statistics.read([this](Uid user) { return state_.users.name(user); });
+  api::Statistics shown = state_.statistics.read(
+      state_.tally->figures, [this](Uid user) { return state_.users.name(user); });
   shown.now_ms = state_.clock.wall().ms();
   for (const auto& [id, job] : state_.jobs) {
     if (job.state == core::JobState::pending) shown.pending += elements(job);

@@ -51,13 +51,20 @@ load helper
   start_engine
   sbatch -W -o /dev/null --wrap true
   sbatch -W -o /dev/null --wrap false || true
+  # As in Slurm each element of an array counts.
+  array=$(sbatch --parsable --array=0-9 --hold -o /dev/null --wrap true)
   run sdiag
   [ "$status" -eq 0 ]
   echo "$output"
-  [[ $output == *"Jobs submitted: 2"*"Jobs started:   2"*"Jobs completed: 1"*"Jobs failed:    1"* ]]
-  [[ $output == *"POST jobs "*"count:2 "* ]]
+  [[ $output == *"Jobs submitted: 12"*"Jobs started:   2"*"Jobs completed: 1"*"Jobs failed:    1"* ]]
+  [[ $output == *"POST jobs "*"count:3 "* ]]
   sdiag -r
-  [[ $(sdiag) == *"Jobs submitted: 0"* ]]
+  [[ $(sdiag) == *"Jobs submitted: 0"*"Jobs started:   0"*"Jobs completed: 0"*"Jobs failed:    0"* ]]
+  scancel "$array"
+  sbatch -W -o /dev/null --wrap true
+  run sdiag
+  echo "$output"
+  [[ $output == *"Jobs submitted: 1"*"Jobs started:   1"*"Jobs completed: 1"*"Jobs canceled:  1"*"Jobs failed:    0"* ]]
 }
 
 @test "sstat of a step with two tasks, and sattach's layout of it" {
