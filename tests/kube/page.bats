@@ -11,7 +11,7 @@ setup_file() {
 teardown_file() { stop_lab; }
 setup() { need_lab; }
 teardown() {
-  [[ -n ${LAB_MISSING:-} ]] || lab in pkill -f 'aliquot page' 3>&- || true
+  [[ -n ${LAB_MISSING:-} ]] || lab in pkill -f 'aliquot[- ]page' 3>&- || true
   end_pods
 }
 
