@@ -227,13 +227,10 @@ Result<WallTime> parse_moment(std::string_view text, WallTime now, Tense tense) 
   const std::time_t clock = now.ms() / 1000;
   std::tm local{};
   if (::localtime_r(&clock, &local) == nullptr) return no();
-  const bool same_time = to_come && named_day && !time;
-  if (!same_time) {
-    const auto start = time.value_or(TimeOfDay{});
-    local.tm_hour = start.hour;
-    local.tm_min = start.minute;
-    local.tm_sec = start.second;
-  }
+  const auto start = time.value_or(TimeOfDay{});
+  local.tm_hour = start.hour;
+  local.tm_min = start.minute;
+  local.tm_sec = start.second;
   if (day) {
     const int this_year = local.tm_year;
     local.tm_mon = day->month - 1;

@@ -25,15 +25,6 @@ std::int64_t weighted(std::int64_t weight, double factor) {
                                    0.5);
 }
 
-Compute part_of_gpu(const Portion& portion, Bytes memory) {
-  const Compute of_memory =
-      memory > Bytes(0)
-          ? Compute(scale_up(std::min(portion.memory, memory), kWholeGpu.value(), memory.value())
-                        .value())
-          : Compute(0);
-  return std::min(std::max(of_memory, portion.compute), kWholeGpu);
-}
-
 Compute worth(const Node& node) {
   return node.gpus.empty() ? kWholeGpu * (node.cpus / kOneCpu)
                            : kWholeGpu * static_cast<std::int64_t>(node.gpus.size());
@@ -45,6 +36,15 @@ Compute part_of_cpus(const Node& node, CpuMilli cpus) {
 }
 
 }  // namespace
+
+Compute part_of_gpu(const Portion& portion, Bytes memory) {
+  const Compute of_memory =
+      memory > Bytes(0)
+          ? Compute(scale_up(std::min(portion.memory, memory), kWholeGpu.value(), memory.value())
+                        .value())
+          : Compute(0);
+  return std::min(std::max(of_memory, portion.compute), kWholeGpu);
+}
 
 Compute billed(const Cluster& cluster, const Use& use) {
   const Node& node = cluster.node(use.node);

@@ -22,6 +22,8 @@ namespace aliquot::core {
 // and compute, a whole GPU as one. Who holds no GPU is counted by CPUs: all of a machine's CPUs are
 // worth all of its GPUs, and where there is none, each is worth one.
 Compute billed(const Cluster& cluster, const Use& use);
+// A portion as a part of its GPU: the larger one, of its memory or of its compute.
+Compute part_of_gpu(const Portion& portion, Bytes gpu_memory);
 // The same for one that waits; `of_all`: as a part of the whole cluster, from 0 to 1.
 Compute billed(const Cluster& cluster, const Shape& shape);
 double part_of_all(const Cluster& cluster, const Shape& shape);

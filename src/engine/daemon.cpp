@@ -163,16 +163,21 @@ class Daemon {
   }
 
  private:
-  [[nodiscard]] net::ServerOptions server_options() const {
-    const Settings& settings = options_.settings;
-    net::ServerOptions server{.path = options_.socket, .mode = ::getuid() == 0 ? 0666U : 0600U};
-    // Descriptors are left for root, and for what the daemon itself opens.
-    std::int64_t most = settings.connections;
+  // Descriptors are left for root, and for what the daemon itself opens.
+  [[nodiscard]] std::int64_t most_connections() const {
+    std::int64_t most = options_.settings.connections;
     rlimit files{};
     if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY) {
       const auto all = static_cast<std::int64_t>(files.rlim_cur);
       most = std::min(most, std::max(all - kOwnDescriptors, all / 2));
     }
+    return most;
+  }
+
+  [[nodiscard]] net::ServerOptions server_options() const {
+    const Settings& settings = options_.settings;
+    net::ServerOptions server{.path = options_.socket, .mode = ::getuid() == 0 ? 0666U : 0600U};
+    const std::int64_t most = most_connections();
     server.connections = static_cast<std::size_t>(most);
     server.connections_per_user =
         static_cast<std::size_t>(std::min(settings.connections_per_user, most));
@@ -217,8 +222,11 @@ class Daemon {
       spdlog::error("the page's certificate: {}", error.message);
     });
     options.body_limit = 64UL << 10U;
-    options.connections = static_cast<std::size_t>(options_.settings.connections);
-    options.connections_per_user = static_cast<std::size_t>(options_.settings.connections_per_user);
+    // Those who are known come first.
+    const std::int64_t most = most_connections() / 4;
+    options.connections = static_cast<std::size_t>(most);
+    options.connections_per_user =
+        static_cast<std::size_t>(std::min(options_.settings.connections_per_user, most));
     auto server = TRY(net::Server::listen(
         context_, std::move(options), [this](net::Request request, const net::Responder& respond) {
           web_->handle_remote(std::move(request), respond);

@@ -253,7 +253,10 @@ core::DependencyState Queue::judge_task(const Job& job, std::int64_t task) {
         }
         auto element = one.task;
         if (one.kind == core::Dependency::Kind::after_corr && task >= 0) element = task;
-        return state_.facts(one.job, element);
+        auto facts = state_.facts(one.job, element);
+        // It has no such element, or none at all: then it is waited for as a whole.
+        if (!facts && element != one.task) facts = state_.facts(one.job, one.task);
+        return facts;
       },
       state_.clock.wall());
 }

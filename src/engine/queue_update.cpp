@@ -60,6 +60,13 @@ Answer<Job> Queue::check_update(const Caller& caller, const Job& job, const Edit
                    next.std_in != before.std_in || next.work_dir != before.work_dir)) {
     return refuse(Why::not_pending, "this cannot be changed while the job runs");
   }
+  // What it holds counts for those whose limits it was started under.
+  if (!pending && !state_.is_admin(caller) &&
+      (next.account != before.account || next.qos != before.qos ||
+       next.reservation != before.reservation)) {
+    return refuse(Why::not_pending,
+                  "account, QOS and reservation cannot be changed while the job runs");
+  }
   const auto& limit = next.time_limit_ms;
   if (limit != before.time_limit_ms && !state_.is_admin(caller)) {
     const bool longer = !limit || (before.time_limit_ms && *limit > *before.time_limit_ms);

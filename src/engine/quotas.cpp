@@ -112,6 +112,14 @@ std::string format_gpus(Compute gpus) {
   return text;
 }
 
+// Who holds a GPU's memory keeps others off it as who holds its compute does.
+Compute held_part(const core::GrantedGpu& granted, const core::Node& node) {
+  if (granted.whole) return kWholeGpu;
+  const auto gpu = std::ranges::find(node.gpus, granted.gpu, &core::Gpu::id);
+  return gpu == node.gpus.end() ? granted.portion.compute
+                                : core::part_of_gpu(granted.portion, gpu->memory);
+}
+
 Tally wants_of(const Job& job, const core::Node& node) {
   Tally wants;
   wants[Measure::cpus] = job.request.cpus.value();
@@ -121,14 +129,15 @@ Tally wants_of(const Job& job, const core::Node& node) {
     wants[Measure::cpus] = job.cpus.value();
     wants[Measure::memory] = job.memory.value();
     for (const HeldGpu& gpu : job.gpus) {
-      wants[Measure::gpus] += (gpu.granted.whole ? kWholeGpu : gpu.granted.portion.compute).value();
+      wants[Measure::gpus] += held_part(gpu.granted, node).value();
     }
     return wants;
   }
   if (!job.request.gpus || node.gpus.empty()) return wants;
   const auto each = core::portion_on(job.request.gpus->what, node, node.gpus.front());
   const bool whole = std::holds_alternative<core::WholeGpu>(job.request.gpus->what) || !each;
-  wants[Measure::gpus] = ((whole ? kWholeGpu : each->compute) * job.request.gpus->count).value();
+  const Compute part = whole ? kWholeGpu : core::part_of_gpu(*each, node.gpus.front().memory);
+  wants[Measure::gpus] = (part * job.request.gpus->count).value();
   return wants;
 }
 

@@ -341,12 +341,23 @@ Answer<api::WhyInfo> Views::why(const Caller& caller, const std::string& id) {
   }
   const auto refusal = core::explain_refusal(state_.ledger.cluster(), job->shape);
   if (core::place_by_scan(state_.ledger.cluster(), job->shape, *state_.policy)) {
-    why.sentences.emplace_back("There is room for it, but jobs before it wait for that room.");
+    const auto before = queue_.before(*job);
+    why.sentences.emplace_back(before && before->count > 0
+                                   ? "There is room for it, but jobs before it wait for that room."
+                                   : "There is room for it, but not where it may be now: a "
+                                     "reservation or its partition keeps "
+                                     "it from the GPUs that are free.");
   } else {
     why.sentences = core::explain(state_.ledger, job->request, refusal).sentences;
     if (job->reason == Reason::resources && !job->start && !forecast_.unfinished()) {
+      const bool endless = std::ranges::any_of(state_.ledger.jobs(), [&](JobId other) {
+        return !queue_.left_of(state_.jobs.at(other));
+      });
       why.sentences.emplace_back(
-          "When it can start is not known: jobs without a time limit hold what it needs.");
+          endless ? "When it can start is not known: jobs without a time limit hold what it needs."
+                  : "When it can start is not known: what it needs is reserved, or taken out of "
+                    "service, for "
+                    "longer than can be planned.");
     }
   }
   say_who_is_before(*job, why);

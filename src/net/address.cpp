@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstring>
+#include <utility>
 
 namespace aliquot::net {
 
@@ -23,7 +24,11 @@ PeerAddress peer_address(const sockaddr_storage& address) {
     counted = mapped ? 4 : 8;
   }
   ::inet_ntop(family, bytes, text.data(), text.size());
-  return {text.data(), std::string(static_cast<const char*>(bytes), counted)};
+  std::string group(static_cast<const char*>(bytes), counted);
+  // All of 127.0.0.0/8 is whoever is on this machine.
+  constexpr char kLoopback = 127;
+  if (counted == 4 && group[0] == kLoopback) group = group.substr(0, 1);
+  return {text.data(), std::move(group)};
 }
 
 }  // namespace aliquot::net

@@ -90,6 +90,7 @@ struct ServerOptions {
   std::size_t bytes_per_user = 32UL << 20U;  // of requests and answers kept at once
   Millis sender_patience = seconds(10);      // for a request's header, and for the rest of it
   Millis reader_patience = seconds(30);      // for a client to read some of its answer
+  Millis idle_patience = minutes(2);         // on TCP, between two requests
   std::size_t stream_limit = 4UL << 20U;     // of an endless answer, so much may be unread
   std::string host = {};                     // an address, or a name of one; empty: every address
   std::uint16_t port = 0;                    // 0: whichever is free, see Server::port()

@@ -83,6 +83,7 @@ class Session final : public Exchange, public std::enable_shared_from_this<Sessi
   Session(std::shared_ptr<Stream> stream, std::shared_ptr<Server::Shared> server)
       : stream_(server->context, std::move(stream)),
         timer_(server->context),
+        watching_(server->context),
         server_(std::move(server)) {
     server_->sessions.insert(this);
   }
@@ -116,6 +117,7 @@ class Session final : public Exchange, public std::enable_shared_from_this<Sessi
   void answer(Response response) override {
     if (closed_ || !answering_ || streaming_) return;
     answering_ = false;
+    watching_.cancel();
     reply_.emplace();
     reply_->version(11);
     reply_->result(static_cast<unsigned>(response.status));
@@ -171,6 +173,7 @@ class Session final : public Exchange, public std::enable_shared_from_this<Sessi
   void close() {
     if (std::exchange(closed_, true)) return;
     timer_.cancel();
+    watching_.cancel();
     stream_->close();
     for (auto& hook : std::exchange(hooks_, {})) hook();
   }
@@ -276,11 +279,14 @@ class Session final : public Exchange, public std::enable_shared_from_this<Sessi
     finish();
   }
 
-  // An idle connection costs a descriptor and no timer, and may stay for days.
+  // An idle connection of this machine costs a descriptor and no timer, and may stay for days. On
+  // TCP, where nobody knows whose it is, it has its time.
   void wait_for_request() {
     if (buffer_.size() > 0) return read_request();
     buffer_.shrink_to_fit();
+    if (remote_) be_patient(server_->options.idle_patience);
     stream_->ready([self = shared_from_this()](error_code error) {
+      self->timer_.cancel();
       if (error || self->closed_) return self->close();
       self->read_request();
     });
@@ -378,18 +384,28 @@ class Session final : public Exchange, public std::enable_shared_from_this<Sessi
   void refuse(int status, std::string_view why) { answer({status, error_body("", why)}); }
 
   // While an answer is awaited nobody reads the socket: look for its end. Bytes of a next request
-  // end the watch, since they would be reported again and again.
+  // would be reported again and again: behind them the end is looked for every second.
   void watch() {
     stream_->ready([self = shared_from_this()](error_code error) {
       if (error || self->closed_ || !self->answering_) return;
       const auto there = self->stream_->peek();
       if (there == Stream::Glance::end) return self->close();
-      if (there == Stream::Glance::nothing) self->watch();
+      if (there == Stream::Glance::nothing) return self->watch();
+      self->watch_by_time();
+    });
+  }
+  void watch_by_time() {
+    watching_.expires_after(std::chrono::seconds(1));
+    watching_.async_wait([self = shared_from_this()](error_code error) {
+      if (error || self->closed_ || !self->answering_) return;
+      if (self->stream_->hung_up()) return self->close();
+      self->watch_by_time();
     });
   }
 
   StreamPort stream_;
   asio::steady_timer timer_;
+  asio::steady_timer watching_;
   std::shared_ptr<Server::Shared> server_;
   Peer peer_;
   Turns::User user_ = 0;       // whom it counts for

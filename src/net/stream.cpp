@@ -1,5 +1,6 @@
 #include "net/stream.hpp"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <boost/asio/post.hpp>
@@ -34,6 +35,7 @@ class PlainStream final : public Stream {
     if (got > 0) return Glance::bytes;
     return got < 0 && (errno == EAGAIN || errno == EINTR) ? Glance::nothing : Glance::end;
   }
+  bool hung_up() override { return is_hung_up(socket_.native_handle()); }
   void send_now(std::string_view text) override {
     [[maybe_unused]] const auto sent =
         ::send(socket_.native_handle(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -57,6 +59,11 @@ class PlainStream final : public Stream {
 
 std::shared_ptr<Stream> make_plain_stream(Socket socket) {
   return std::make_shared<PlainStream>(std::move(socket));
+}
+
+bool is_hung_up(int socket) {
+  pollfd end{socket, POLLRDHUP, 0};
+  return ::poll(&end, 1, 0) > 0;  // POLLHUP and POLLERR are told unasked
 }
 
 void drain(Socket& socket, std::function<void()> done) {

@@ -64,6 +64,8 @@ class Stream {
   virtual void ready(Told done) = 0;
   // Without waiting.
   virtual Glance peek() = 0;
+  // Whether the other side is gone, also where something of it is unread.
+  [[nodiscard]] virtual bool hung_up() = 0;
   // Text to somebody who is not served, as far as that can be done without waiting.
   virtual void send_now(std::string_view text) = 0;
   // Says that nothing more comes, and waits for the other side's end: who closes while something
@@ -80,6 +82,9 @@ class Stream {
 };
 
 std::shared_ptr<Stream> make_plain_stream(Socket socket);
+
+// Whether the other side of that socket is gone, whatever is unread.
+bool is_hung_up(int socket);
 
 // The socket of a stream reads until the other side ends.
 void drain(Socket& socket, std::function<void()> done);

@@ -93,6 +93,8 @@ class TlsStream final : public Stream, public std::enable_shared_from_this<TlsSt
                                                                       : Glance::nothing;
   }
 
+  bool hung_up() override { return is_hung_up(stream_.lowest_layer().native_handle()); }
+
   void send_now(std::string_view) override {}  // hands are not shaken yet
 
   void finish(std::function<void()> done) override {

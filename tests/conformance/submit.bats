@@ -57,7 +57,7 @@ load helper
   sbatch -o /dev/null --gres=gpu:4 --time=UNLIMITED --wrap 'sleep 600'
   eventually job_is_running
   run sbatch --test-only --gres=gpu:1 sleep.sh
-  [[ $output == "sbatch: Job "*" would wait, nobody knows until when: jobs without a time limit hold what it needs" ]]
+  [[ $output == "sbatch: Job "*" would wait, nobody knows until when: what it needs is held without a time limit, reserved, or out of service" ]]
   local id
   id=$(sbatch --parsable --array=1-2 --gres=gpu:1 sleep.sh)
   run "$ALIQUOT_BIN/aliquot" why "$(squeue -h -o %i -t PD)"

@@ -346,8 +346,8 @@ int test_only(DaemonClient& daemon, const api::JobSpec& job, const Voice& voice)
   }
   if (!answer->start_ms) {
     voice.info(
-        fmt::format("Job {} would wait, nobody knows until when: jobs without a time limit "
-                    "hold what it needs",
+        fmt::format("Job {} would wait, nobody knows until when: what it needs is held without a "
+                    "time limit, reserved, or out of service",
                     answer->id));
     return 0;
   }

@@ -33,7 +33,10 @@ bool node_takes_jobs(const api::NodeInfo& node) {
 
 // All its GPUs are free, and jobs can be placed on it.
 bool node_is_free(const api::NodeInfo& node) {
-  return node_takes_jobs(node) && !node.gpus.empty() && std::ranges::none_of(node.gpus, gpu_in_use);
+  return node_takes_jobs(node) && !node.gpus.empty() &&
+         std::ranges::none_of(node.gpus, [](const api::GpuInfo& gpu) {
+           return gpu_in_use(gpu) || gpu.health != "ok";
+         });
 }
 
 std::string models_text(const api::ClusterInfo& cluster) {
@@ -320,7 +323,9 @@ std::string usage_line(const api::ClusterInfo& cluster, const Paint& paint) {
   for (const auto* node : nodes_of(cluster)) {
     const auto busy = std::ranges::count_if(node->gpus, gpu_in_use);
     used += busy;
-    if (!node_takes_jobs(*node)) away += std::ssize(node->gpus) - busy;
+    away += std::ranges::count_if(node->gpus, [&](const api::GpuInfo& gpu) {
+      return !gpu_in_use(gpu) && (!node_takes_jobs(*node) || gpu.health != "ok");
+    });
   }
   const auto total = static_cast<std::ptrdiff_t>(gpu_total(cluster));
   const auto free = total - used - away;

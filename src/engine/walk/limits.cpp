@@ -12,6 +12,7 @@ namespace aliquot::engine::walk {
 namespace {
 
 constexpr std::int64_t kGpu = 10'000;
+constexpr std::int64_t kGpuMemory = gib(100).value();  // of each of this machine's
 
 // The account and those above it. One that nobody keeps is a label: then the root's count.
 std::vector<std::string> accounts_above(const api::AccountBook& book, const std::string& account) {
@@ -187,7 +188,10 @@ Held World::held_by(const Job& job) const {
             .cpus = job.cpus / kOneCpu,
             .memory = job.memory.value()};
   for (const HeldGpu& gpu : job.gpus) {
-    held.gpus += gpu.granted.whole ? kGpu : gpu.granted.portion.compute.value();
+    // The larger part, of memory or of compute, in 1/10,000 and rounded up.
+    const auto& portion = gpu.granted.portion;
+    const auto memory = (portion.memory.value() * kGpu + kGpuMemory - 1) / kGpuMemory;
+    held.gpus += gpu.granted.whole ? kGpu : std::max(memory, portion.compute.value());
   }
   return held;
 }

@@ -21,6 +21,7 @@ Result<void> NodeWeb::listen() {
   });
   options.body_limit = 4096;
   options.connections = 512;
+  options.connections_per_user = 256;
   server_ = TRY(net::Server::listen(context_, std::move(options),
                                     [this](const net::Request& request, const net::Responder& to) {
                                       handle_remote(request, to);
