@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "api/json.hpp"
@@ -255,31 +256,39 @@ std::optional<Reason> Accounts::barred(const Job& job) const {
   return std::nullopt;
 }
 
-std::optional<Millis> max_wall(const api::AccountBook& book, const Job& job) {
+std::optional<Millis> max_wall(const api::AccountBook& book, const Job& job,
+                               std::string_view partition_qos) {
   std::optional<std::int64_t> most;
   const auto lower = [&](const std::optional<std::int64_t>& other) {
     if (other) most = std::min(most.value_or(*other), *other);
   };
-  if (const auto* qos = qos_of(book, job)) lower(qos->max_wall_ms);
+  for (const auto* qos : {qos_of(book, job), find_qos(book, partition_qos)}) {
+    if (qos != nullptr) lower(qos->max_wall_ms);
+  }
   lower(nearest(chain_of(book, job.spec.account, job.owner.user),
                 &api::AssociationInfo::max_wall_ms));
   return most ? std::optional(Millis(*most)) : std::nullopt;
 }
 
+PreemptMode preempt_mode(const api::AccountBook& book, const Job& job, const Partition& partition) {
+  const auto* qos = qos_of(book, job);
+  if (qos == nullptr || qos->preempt_mode.empty()) return partition.preempt;
+  return parse_preempt_mode(qos->preempt_mode).value_or(partition.preempt);
+}
+
 Answer<void> Accounts::check_submit(const Job& job, std::int64_t more) const {
   const api::AccountBook& book = state_.book;
-  const auto count = [&](auto counts) {
+  const auto count = [&](const std::optional<std::int64_t>& most, auto counts) {
     std::int64_t jobs = 0;
+    if (!most) return jobs;
     for (const auto& [id, other] : state_.jobs) {
       if (counts(other)) jobs += elements(other);
     }
     return jobs;
   };
   const auto check = [&](const std::optional<std::int64_t>& most, const std::string& whose,
-                         auto counts) -> Answer<void> {
-    if (!most) return {};
-    const std::int64_t jobs = count(counts);
-    if (jobs + more <= *most) return {};
+                         std::int64_t jobs) -> Answer<void> {
+    if (!most || jobs + more <= *most) return {};
     return refuse(Why::over_limit,
                   fmt::format("{} may have {} jobs that wait or run, and {}", whose, *most,
                               jobs == 0 ? "this is more" : fmt::format("has {}", jobs)));
@@ -287,22 +296,31 @@ Answer<void> Accounts::check_submit(const Job& job, std::int64_t more) const {
   const auto same_user = [&](const Job& other) { return other.owner.uid == job.owner.uid; };
   if (const auto* qos = qos_of(book, job)) {
     const auto same = [&](const Job& other) { return qos_of(book, other) == qos; };
-    TRY(check(qos->grp_submit, "the QOS " + qos->name, same));
-    TRY(check(qos->max_submit_per_user, job.owner.user + " in the QOS " + qos->name,
-              [&](const Job& other) { return same(other) && same_user(other); }));
+    TRY(check(qos->grp_submit, "the QOS " + qos->name, count(qos->grp_submit, same)));
+    const auto& each = qos->max_submit_per_user;
+    TRY(check(each, job.owner.user + " in the QOS " + qos->name,
+              count(each, [&](const Job& other) { return same_user(other) && same(other); })));
   }
   const auto chain = chain_of(book, job.spec.account, job.owner.user);
-  TRY(check(nearest(chain, &api::AssociationInfo::max_submit), job.owner.user,
-            [&](const Job& other) {
+  const auto most = nearest(chain, &api::AssociationInfo::max_submit);
+  TRY(check(most, job.owner.user, count(most, [&](const Job& other) {
               return same_user(other) && other.spec.account == job.spec.account;
-            }));
+            })));
+  const bool group =
+      std::ranges::any_of(chain, [](const auto* one) { return one->grp_submit.has_value(); });
+  if (!group) return {};
+  // Many jobs are of few associations: which is below which is looked up once for each.
+  std::map<std::pair<std::string_view, std::string_view>, std::int64_t> own;
+  for (const auto& [id, other] : state_.jobs) {
+    own[{other.spec.account, other.owner.user}] += elements(other);
+  }
+  std::map<const api::AssociationInfo*, std::int64_t> below;
+  for (const auto& [of, jobs] : own) {
+    for (const auto* one : chain_of(book, of.first, of.second)) below[one] += jobs;
+  }
   for (const api::AssociationInfo* one : chain) {
-    const auto below = [&](const Job& other) {
-      const auto its = chain_of(book, other.spec.account, other.owner.user);
-      return std::ranges::find(its, one) != its.end();
-    };
     TRY(check(one->grp_submit, one->user.empty() ? "the account " + one->account : one->user,
-              below));
+              below[one]));
   }
   return {};
 }

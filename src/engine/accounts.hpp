@@ -42,8 +42,12 @@ std::optional<T> nearest(const std::vector<const api::AssociationInfo*>& chain,
 // The QOS that a job is under.
 const api::QosInfo* qos_of(const api::AccountBook& book, const Job& job);
 
-// The longest that a job may run under its QOS and association.
-std::optional<Millis> max_wall(const api::AccountBook& book, const Job& job);
+// The longest that a job may run under its QOS, its partition's and its association.
+std::optional<Millis> max_wall(const api::AccountBook& book, const Job& job,
+                               std::string_view partition_qos);
+// What becomes of it in this partition where those of a higher tier need its room: what its QOS
+// says, else the partition.
+PreemptMode preempt_mode(const api::AccountBook& book, const Job& job, const Partition& partition);
 
 class Accounts {
  public:

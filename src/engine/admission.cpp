@@ -479,7 +479,7 @@ Answer<Job> Admission::check(const Caller& caller, api::JobSpec spec, const Job*
   job.submitted = now;
   job.eligible = std::max(now, WallTime(job.spec.begin_ms.value_or(0)));
   job.time_limit = partitions.front()->default_time.length;
-  if (const auto most = max_wall(state_.book, job);
+  if (const auto most = max_wall(state_.book, job, partitions.front()->qos);
       most && (!job.time_limit || *job.time_limit > *most)) {
     job.time_limit = most;
   }

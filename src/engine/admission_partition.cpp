@@ -43,7 +43,9 @@ std::optional<Millis> Admission::time_limit_in(const Partition& partition, const
   const bool chosen = job.partition.find(',') == std::string::npos;
   if (chosen || job.spec.time_limit_ms || job.spec.no_time_limit) return job.time_limit;
   std::optional<Millis> limit = partition.default_time.length;
-  if (const auto most = max_wall(state_.book, job)) limit = std::min(limit.value_or(*most), *most);
+  if (const auto most = max_wall(state_.book, job, partition.qos)) {
+    limit = std::min(limit.value_or(*most), *most);
+  }
   return limit;
 }
 

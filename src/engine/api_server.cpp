@@ -198,8 +198,13 @@ void ApiServer::post(const net::Request& request, const std::vector<std::string>
     // What the kernel says, whatever the request does.
     spec->limits = node::limits_of(caller.pid, caller.uid);
     if (request.query.contains("test")) {
-      return engine_.queue().test(caller, std::move(*spec),
-                                  [respond](const auto& tested) { respond(to_response(tested)); });
+      const auto question =
+          engine_.queue().test(caller, std::move(*spec),
+                               [respond](const auto& tested) { respond(to_response(tested)); });
+      if (!question) return;
+      return respond.on_close([this, question] {
+        if (!stopped_) engine_.forecast().drop(*question);
+      });
     }
     const auto job = engine_.queue().submit(caller, std::move(*spec));
     if (!job) {

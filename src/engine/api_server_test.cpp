@@ -67,6 +67,31 @@ TEST_F(ApiServerTest, OnlyWhoIsNotKnownWaitsForTheName) {
   EXPECT_EQ(read<api::JobInfo>(send(api, "GET", "/v1/jobs/2", "", 1001)).user, "u1001");
 }
 
+// A plan is large: each user has one that is not made yet, and nobody one for whom nobody waits.
+TEST_F(ApiServerTest, AQuestionGoesWithItsClient) {
+  ApiServer api(*engine, [] {});
+  auto array = spec("gpu:1");
+  array.time_limit_ms = minutes(10).value();
+  array.array = "0-1000";
+  for (std::uint32_t i = 0; i < 9; ++i) submit(array, Uid(1000 + i));
+  engine->settle();
+  ASSERT_FALSE(engine->forecast().unfinished());
+  const auto wanted = api::to_json(spec("gpu:4"));
+  const auto first = ask(api, "/v1/jobs?test=1", wanted);
+  ASSERT_EQ(first->status, 0) << "it takes longer than that";
+  const auto second = ask(api, "/v1/jobs?test=1", wanted);
+  EXPECT_EQ(second->status, 503);
+  EXPECT_THAT(second->body, testing::HasSubstr("try again"));
+  const auto other = ask(api, "/v1/jobs?test=1", wanted, 1001);
+  EXPECT_EQ(other->status, 0);
+  first->close();
+  const auto third = ask(api, "/v1/jobs?test=1", wanted);
+  EXPECT_EQ(third->status, 0);
+  other->close();
+  third->close();
+  EXPECT_FALSE(engine->forecast().unfinished()) << "nothing is left to find out";
+}
+
 TEST_F(ApiServerTest, SubmitsListsShowsAndCancels) {
   ApiServer api(*engine, [] {});
   const auto submitted = ask(api, "/v1/jobs", api::to_json(spec("gpu:1")));

@@ -155,6 +155,7 @@ class Daemon {
     spdlog::info("listening on {}", options_.socket);
     context_.run();
     api_->stop();
+    engine_->views().keep_history();
     engine_->settle();
     std::set<HolderId> active;
     for (const Job* job : engine_->active()) active.insert(holder_of(job->id));
@@ -295,9 +296,12 @@ class Daemon {
     mapped_ = now;
     monitor_.post([this, folder, now = std::move(now)] {
       if (!mapping_) mapping_.emplace(folder);
-      if (const auto written = mapping_->write(now); !written) {
-        spdlog::warn("metrics.job_mapping: {}", written.error().message);
-      }
+      const auto written = mapping_->write(now);
+      const std::string trouble = written ? "" : written.error().message;
+      if (trouble != unmapped_ && !written) spdlog::warn("metrics.job_mapping: {}", trouble);
+      unmapped_ = trouble;
+      // What was not written is tried again.
+      if (!written) asio::post(context_, [this] { mapped_.reset(); });
     });
   }
 
@@ -371,6 +375,7 @@ class Daemon {
   std::unique_ptr<Web> web_;
   node::ShareMeter meter_;                   // the monitor's
   std::optional<node::JobMapping> mapping_;  // its, too
+  std::string unmapped_;                     // its, too: why the last was not written
   std::optional<node::JobMapping::Jobs> mapped_;
   node::GpuFaults faults_;  // the monitor's
   node::Worker monitor_{"aq-monitor"};

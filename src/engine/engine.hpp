@@ -40,7 +40,7 @@ class Engine {
   [[nodiscard]] Runs& runs() { return runs_; }
   [[nodiscard]] Clients& clients() { return clients_; }
   [[nodiscard]] Views& views() { return views_; }
-  [[nodiscard]] const Forecast& forecast() const { return forecast_; }
+  [[nodiscard]] Forecast& forecast() { return forecast_; }
 
   [[nodiscard]] Answer<void> admit(const Caller& caller) const { return state_.admit(caller); }
   [[nodiscard]] Answer<void> administer(const Caller& caller) const;

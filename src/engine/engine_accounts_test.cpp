@@ -241,6 +241,33 @@ TEST_F(EngineAccountsTest, APartitionHasLimitsOfItsOwn) {
   EXPECT_EQ(state(submit(wanted)), "RUNNING");
 }
 
+// Its words are of the QOS that says so: here not the job's own.
+TEST_F(EngineAccountsTest, APartitionsQosIsNamedWhereItIsTheOne) {
+  settings.partitions = {{.name = "main"},
+                         {.name = "course", .is_default = false, .qos = "course"}};
+  crash();
+  auto next = book();
+  next.qos.push_back({.name = "course"});
+  next.qos.back().max_wall_ms = minutes(60).value();
+  next.qos.back().max_tres.gpus = 20'000;
+  ASSERT_EQ(replace(next), "ok");
+  auto wanted = spec("gpu:1");
+  wanted.partition = "course";
+  const auto usual = submit(wanted);
+  EXPECT_EQ(job(usual).time_limit_ms, minutes(60).value()) << "what the partition's QOS allows";
+  EXPECT_EQ(state(usual), "RUNNING");
+  wanted.time_limit_ms = minutes(120).value();
+  const auto longer = submit(wanted);
+  EXPECT_EQ(job(longer).reason, "QOSMaxWallDurationPerJobLimit");
+  EXPECT_EQ(why(longer)[0],
+            "Its time limit is 2:00:00, and the QOS of its partition, course, allows a job "
+            "1:00:00.");
+  wanted.time_limit_ms = minutes(10).value();
+  wanted.gres = "gpu:3";
+  EXPECT_THAT(why(submit(wanted))[0],
+              HasSubstr("more than the QOS of its partition, course, allows one job."));
+}
+
 // Jobs of besteffort count among their user's jobs, and not among the GPUs; who started first
 // changes nothing for the others.
 TEST_F(EngineAccountsTest, WhatMayBePushedAsideLeavesTheOthersTheirLimit) {

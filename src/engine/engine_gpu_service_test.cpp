@@ -100,5 +100,22 @@ TEST_F(EngineGpuServiceTest, WhatBreaksSaysSoAndSinceWhen) {
   EXPECT_EQ(gpu(1).reason, "");
 }
 
+// Slices have their GPU's number: it is all of them.
+TEST_F(EngineGpuServiceTest, AGpuIsDrainedWithAllItsSlices) {
+  for (unsigned slice = 0; slice < 3; ++slice) {
+    machine.gpus[slice].index = 0;
+    machine.gpus[slice].slice = slice;
+  }
+  crash();
+  EXPECT_EQ(drain({0}), "ok");
+  EXPECT_TRUE(holds(submit(spec("gpu:1")), "GPU-3"));
+  const auto waits = submit(spec("gpu:1"));
+  EXPECT_EQ(state(waits), "PENDING");
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(gpu(i).reason, "bad fan");
+  ASSERT_TRUE(engine->queue().undrain_gpus({Uid(0)}, {0}));
+  settle();
+  EXPECT_EQ(state(waits), "RUNNING");
+}
+
 }  // namespace
 }  // namespace aliquot::engine

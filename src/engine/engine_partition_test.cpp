@@ -138,5 +138,15 @@ TEST_F(EnginePartitionTest, WhySaysWhichLimitAndWhatToDo) {
   EXPECT_EQ(why(id), "The partition short is down or gone: an administrator brings it up.");
 }
 
+// What still runs in a partition that the settings have no more counts in no other one, and lifts
+// no limit of another one.
+TEST_F(EnginePartitionTest, APartitionThatIsGoneLeavesTheOthersTheirLimits) {
+  use({{.name = "main", .gpu_count = 2}, {.name = "old", .is_default = false}});
+  EXPECT_EQ(state(submit(in("old", "gpu:1"))), "RUNNING");
+  use({{.name = "main", .gpu_count = 2}});
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(state(submit(in("main", "gpu:1"))), "RUNNING");
+  EXPECT_EQ(job(submit(in("main", "gpu:1"))).reason, "QOSGrpGRES");
+}
+
 }  // namespace
 }  // namespace aliquot::engine

@@ -151,6 +151,30 @@ TEST_F(EnginePreemptTest, WhatMayBePushedAsideIsBeyondTheLimitOfItsUser) {
   EXPECT_EQ(state(spare("gpu:2")), "RUNNING");
 }
 
+// What its QOS keeps from being pushed aside is not beyond it, whatever its partition says; and the
+// other way round.
+TEST_F(EnginePreemptTest, WhoseQosSaysOtherwiseIsCountedByThat) {
+  settings.gpus_per_user = kWholeGpu * 2;
+  crash();
+  auto next = engine->book();
+  next.qos.push_back({.name = "safe"});
+  next.qos.back().preempt_mode = "OFF";
+  next.qos.push_back({.name = "meek"});
+  next.qos.back().preempt_mode = "CANCEL";
+  next.associations[0].qos = {"normal", "safe", "meek"};
+  ASSERT_TRUE(engine->queue().accounts().replace({Uid(0)}, next));
+  settle();
+  auto meek = spec("gpu:1");
+  meek.qos = "meek";
+  EXPECT_EQ(state(submit(meek)), "RUNNING");
+  auto safe = spec("gpu:2");
+  safe.partition = "besteffort";
+  safe.qos = "safe";
+  EXPECT_EQ(state(submit(safe)), "RUNNING");
+  EXPECT_EQ(job(submit(spec("gpu:1"))).reason, "QOSMaxGRESPerUser");
+  EXPECT_EQ(state(submit(meek)), "RUNNING");
+}
+
 // On a machine of random jobs nobody goes without need: with any victim still there, the job that
 // they went for would not have fitted.
 RC_GTEST_PROP(EnginePreemptProperty, AHigherTierRunsAndNobodyGoesInVain, ()) {

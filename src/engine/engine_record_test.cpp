@@ -80,6 +80,63 @@ TEST_F(EngineRecordTest, WhatIsOverCountsUntilItIsOutOfSight) {
   EXPECT_EQ(refusal(wordy()), "accepted");
 }
 
+// Once it is back in the queue it is not among what is over.
+TEST_F(EngineRecordTest, WhatComesBackIsCountedOnce) {
+  const auto id = submit(spec("gpu:1"));
+  const auto other = submit(spec("gpu:1"));
+  end(id);
+  end(other);
+  EXPECT_EQ(engine->views().figures().all.jobs, 2);
+  ASSERT_TRUE(engine->runs().requeue({Uid(1000)}, std::to_string(id), true));
+  settle();
+  EXPECT_EQ(engine->views().figures().all.jobs, 2);
+  EXPECT_EQ(engine->views().figures().all.states["COMPLETED"], 1);
+  const auto over = engine->views().picture().over;
+  ASSERT_EQ(over.size(), 1U);
+  EXPECT_EQ(over[0].id, other);
+}
+
+// Without accounts it is whatever a user writes: no series for each.
+TEST_F(EngineRecordTest, AnAccountThatNobodyKeepsHasNoFigures) {
+  for (const char* label : {"x", "y", "z"}) {
+    auto wanted = spec("gpu:1");
+    wanted.account = label;
+    const auto id = submit(wanted);
+    submit(wanted);
+    clock.advance(seconds(60));
+    end(id);
+  }
+  const auto held = engine->views().figures().gpu_seconds;
+  ASSERT_EQ(held.size(), 1U);
+  EXPECT_EQ(held.begin()->first, (std::pair<std::string, std::string>("u1000", "")));
+}
+
+// Of the history too, which is recorded every ten minutes by itself.
+TEST_F(EngineRecordTest, WhatWasSeenIsKeptWhenTheDaemonStops) {
+  submit(spec("gpu:1"));
+  std::vector<node::GpuView> views(4);
+  for (std::size_t i = 0; i < 4; ++i) views[i].sample.id = GpuId("GPU-" + std::to_string(i));
+  for (int i = 0; i < 3; ++i) {
+    engine->observe(views);
+    settle();
+    if (i < 2) clock.advance(seconds(60));
+  }
+  ASSERT_EQ(engine->views().history().today().at("u1000"), 120'000);
+  engine->views().keep_history();
+  engine->settle();
+  crash();
+  EXPECT_EQ(engine->views().history().today().at("u1000"), 120'000);
+}
+
+// Whoever is not there has no part: nor has root, in whose name the page is drawn.
+TEST_F(EngineRecordTest, ThePageSharesAmongThoseWhoAreThere) {
+  submit(spec("gpu:1"));
+  const auto shares = engine->views().picture().shares.value().users;
+  ASSERT_EQ(shares.size(), 1U);
+  EXPECT_EQ(shares[0].user, "u1000");
+  EXPECT_EQ(shares[0].norm_shares, 1'000'000);
+}
+
 TEST_F(EngineRecordTest, AnUpdateThatMakesItLongerCounts) {
   auto wanted = spec();
   wanted.hold = true;

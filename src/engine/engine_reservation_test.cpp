@@ -172,5 +172,37 @@ TEST_F(EngineReservationTest, ACourseOfSixty) {
   }
 }
 
+// Slices have their GPU's number: who reserves it has all of them, and who is on one is on it.
+TEST_F(EngineReservationTest, AGpuIsReservedWithAllItsSlices) {
+  for (unsigned slice = 0; slice < 3; ++slice) {
+    machine.gpus[slice].index = 0;
+    machine.gpus[slice].slice = slice;
+  }
+  crash();
+  std::map<std::string, std::int64_t> on;
+  for (int i = 0; i < 4; ++i) {
+    const auto id = submit(spec("gpu:1"), Uid(1001));
+    on[*gpus_of(id).begin()] = id;
+  }
+  ASSERT_EQ(on.size(), 4U);
+  end(on["GPU-0"]);
+  end(on["GPU-2"]);
+  end(on["GPU-3"]);
+  auto wanted = course();
+  wanted.gpus = std::vector<std::int64_t>{0};
+  EXPECT_THAT(create(wanted), HasSubstr("jobs may run on GPU 0 then"));
+  wanted.gpus.reset();
+  wanted.gpu_count = 1;
+  ASSERT_EQ(create(wanted), "course");
+  EXPECT_EQ(engine->reservations()[0].gpus, std::vector<std::int64_t>{3}) << "the free one";
+  ASSERT_TRUE(engine->queue().reservations().remove({Uid(0)}, "course"));
+  end(on["GPU-1"]);
+  wanted.gpu_count = 3;
+  EXPECT_THAT(create(wanted), HasSubstr("2 GPUs are not reserved"));
+  wanted.gpu_count = 2;
+  ASSERT_EQ(create(wanted), "course");
+  EXPECT_EQ(engine->reservations()[0].gpus, (std::vector<std::int64_t>{0, 3}));
+}
+
 }  // namespace
 }  // namespace aliquot::engine

@@ -105,6 +105,11 @@ std::int64_t Sharers::priority(const Job& job) const {
   return model_.priority(urgency(job)).total;
 }
 
+std::string figures_account(const State& state, const Job& job) {
+  const bool kept = find_association(state.book, job.spec.account, "") != nullptr;
+  return kept ? job.spec.account : "";
+}
+
 void charge(State& state, const Job& job) {
   const core::Use* use = state.ledger.find(job.id);
   if (use == nullptr) return;
@@ -113,7 +118,7 @@ void charge(State& state, const Job& job) {
   state.require(state.store.save_usage(job.owner.uid, entry));
   const Compute gpus = core::billed(state.ledger.cluster(), *use);
   if (job.gpus.empty()) return;
-  state.act([&state, user = job.owner.user, account = job.spec.account,
+  state.act([&state, user = job.owner.user, account = figures_account(state, job),
              held = gpu_seconds(gpus, held_for(state, job))] {
     state.tally->note_held(user, account, held);
   });

@@ -36,6 +36,9 @@ class Sharers {
 Millis held_for(const State& state, const Job& job);
 std::int64_t shares_of(const State& state, const std::string& user);
 
+// For figures. An account that nobody keeps is a label, of which anybody may have any number.
+std::string figures_account(const State& state, const Job& job);
+
 // It is about to let go of what it holds.
 void charge(State& state, const Job& job);
 // As it is on record, at the start and after a transaction that failed.

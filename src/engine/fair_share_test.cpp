@@ -41,7 +41,7 @@ class FairShareTest : public testing::Test, public EngineFixture {
   double usage_of(Uid user) { return usages().at(user); }
   std::map<Uid, double> usages() {
     std::map<Uid, double> all;
-    for (const api::ShareInfo& one : engine->views().shares({Uid(0)}).users) {
+    for (const api::ShareInfo& one : engine->views().shares(Caller{Uid(0)}).users) {
       all[Uid(one.uid)] = static_cast<double>(one.usage_ms) / 1e3;
     }
     return all;

@@ -1,5 +1,7 @@
 #include "engine/forecast.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -21,10 +23,11 @@ constexpr std::int64_t kPlanShare = 4;
 // What waits for more than so many jobs has no known time: it would cost too much to find out.
 constexpr std::size_t kMostGates = 100;
 
-std::uint64_t kind_of(const Job& job) {
+// In one of its partitions: another one may be full where this one is not.
+std::uint64_t kind_of(const Job& job, std::uint32_t partition) {
   const std::hash<std::string> hash;
-  return hash(job.partition + '\n' + job.spec.account + '\n' + job.spec.qos + '\n' +
-              job.spec.reservation);
+  return hash(fmt::format("{}\n{}\n{}\n{}", partition, job.spec.account, job.spec.qos,
+                          job.spec.reservation));
 }
 
 // The jobs that others may wait for: an array with those that have gone their own ways, and, for
@@ -131,7 +134,6 @@ std::unique_ptr<core::Plan> Forecast::make_plan(const Job* extra) {
     core::PlanEntry entry{.entry = {}, .urgency = sharers.urgency(job)};
     entry.count = std::max<std::int64_t>(std::ssize(job.waiting.tasks), 1);
     entry.group = group_of(job);
-    entry.kind = kind_of(job);
     entry.ready = std::max({WallTime(job.spec.begin_ms.value_or(0)), job.not_before, now}) - now;
     // Of one that is not in the queue nobody has judged what it waits for.
     if (why == Reason::dependency || (&job == extra && !job.dependencies.empty())) {
@@ -146,6 +148,7 @@ std::unique_ptr<core::Plan> Forecast::make_plan(const Job* extra) {
     // One for each partition that takes it.
     for (const core::QueueEntry& one : queue_.entries_of(job)) {
       entry.entry = one;
+      entry.kind = kind_of(job, one.partition);
       input.waiting.push_back(entry);
     }
   };
@@ -207,9 +210,19 @@ bool Forecast::answer(Question& question) {
   return true;
 }
 
-void Forecast::ask(const Job& extra, Told told) {
-  Question question{extra.id, make_plan(&extra), state_.clock.wall(), std::move(told)};
-  if (!answer(question)) questions_.push_back(std::move(question));
+Answer<std::optional<std::uint64_t>> Forecast::ask(Uid asker, const Job& extra, Told told) {
+  if (std::ranges::find(questions_, asker, &Question::asker) != questions_.end()) {
+    return refuse(Why::try_again, "another --test-only of yours is being worked out: try again");
+  }
+  Question question{++last_question_,    asker,          extra.id, make_plan(&extra),
+                    state_.clock.wall(), std::move(told)};
+  if (answer(question)) return std::nullopt;
+  questions_.push_back(std::move(question));
+  return last_question_;
+}
+
+void Forecast::drop(std::uint64_t question) {
+  std::erase_if(questions_, [&](const Question& one) { return one.number == question; });
 }
 
 }  // namespace aliquot::engine

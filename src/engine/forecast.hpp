@@ -30,12 +30,17 @@ class Forecast {
   void go_on();
   [[nodiscard]] bool unfinished() const { return plan_ != nullptr || !questions_.empty(); }
   // Of one more job, which is not in the queue: nothing where it is not known. Told at once, or
-  // with a later piece.
+  // with a later piece; then the number says which it is. Each asker has one such question at a
+  // time: a plan is large.
   using Told = std::function<void(std::optional<WallTime>)>;
-  void ask(const Job& extra, Told told);
+  Answer<std::optional<std::uint64_t>> ask(Uid asker, const Job& extra, Told told);
+  // Nobody waits for the answer any more.
+  void drop(std::uint64_t question);
 
  private:
   struct Question {
+    std::uint64_t number;
+    Uid asker;
     JobId job;
     std::unique_ptr<core::Plan> plan;
     WallTime made_at;
@@ -50,6 +55,7 @@ class Forecast {
   // Its own: a policy remembers what it has seen, and who looks must not change what happens.
   std::unique_ptr<core::Policy> policy_;
   std::vector<Question> questions_;
+  std::uint64_t last_question_ = 0;
   std::unique_ptr<core::Plan> plan_;  // until it is done
   WallTime made_at_ = {};
   std::optional<std::uint64_t> made_for_;  // Queue::passes()

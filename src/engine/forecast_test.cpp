@@ -75,11 +75,14 @@ class ForecastFixture : public EngineFixture {
 class ForecastTest : public testing::Test, public ForecastFixture {};
 
 // Of whatever users submit, within a quarter of an hour: if jobs run to their limits, each starts
-// when it was said. Whole GPUs, shares, arrays, begin times, dependencies and limits.
+// when it was said. Whole GPUs, shares, arrays, begin times, dependencies, limits and partitions.
 RC_GTEST_PROP(Forecast, IsExactWhereJobsRunToTheirLimits, ()) {
   ForecastFixture engine;
   if (*rc::gen::arbitrary<bool>()) engine.settings.gpus_per_user = 3 * kWholeGpu;
   engine.settings.min_job_age = hours(1'000);
+  engine.settings.partitions = {
+      {.name = "main", .gpu_count = 3},
+      {.name = "extra", .is_default = false, .tier = *rc::gen::inRange<std::int64_t>(0, 3)}};
   engine.crash();
   const int count = *rc::gen::inRange(4, 25);
   for (int i = 0; i < count; ++i) {
@@ -89,6 +92,7 @@ RC_GTEST_PROP(Forecast, IsExactWhereJobsRunToTheirLimits, ()) {
       wanted.gres.reset();
       wanted.gpu_share = std::to_string(*rc::gen::element(10, 25, 50)) + "%";
     }
+    wanted.partition = *rc::gen::element<std::string>("", "", "extra", "main,extra", "extra,main");
     if (*rc::gen::inRange(0, 5) == 0) {
       wanted.begin_ms = (engine.clock.wall() + minutes(*rc::gen::inRange(1, 300))).ms();
     }
@@ -121,6 +125,20 @@ RC_GTEST_PROP(Forecast, IsExactWhereJobsRunToTheirLimits, ()) {
     RC_ASSERT(start.has_value());
     RC_ASSERT(first.at(id) == *start);
   }
+}
+
+// What is full of them is passed by, and the next one is looked at.
+TEST_F(ForecastTest, OfSeveralPartitionsTheFirstThatWillTakeIt) {
+  settings.partitions = {{.name = "main", .gpu_count = 2}, {.name = "extra", .is_default = false}};
+  crash();
+  submit(for_minutes("gpu:2", 60));
+  auto wanted = for_minutes("gpu:2", 10);
+  wanted.partition = "extra";
+  submit(wanted, Uid(1001));
+  wanted = for_minutes("gpu:1", 10);
+  wanted.partition = "main,extra";
+  const auto waits = submit(wanted);
+  EXPECT_EQ(starts()[waits], (clock.wall() + minutes(10)).ms());
 }
 
 TEST_F(ForecastTest, ArraysAndTheirThrottle) {

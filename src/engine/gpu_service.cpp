@@ -59,11 +59,11 @@ void GpuService::apply(core::GpuIndex gpu) {
 Answer<std::vector<core::GpuIndex>> GpuService::find(const std::vector<std::int64_t>& gpus) const {
   std::vector<core::GpuIndex> found;
   for (const std::int64_t index : gpus) {
-    const auto gpu = std::ranges::find(state_.machine.gpus, index, &gpu::Device::index);
-    if (gpu == state_.machine.gpus.end()) {
+    const auto devices = state_.machine.devices_of(index);
+    if (devices.empty()) {
       return refuse(Why::bad_change, fmt::format("there is no GPU {}", index));
     }
-    found.push_back(static_cast<core::GpuIndex>(gpu - state_.machine.gpus.begin()));
+    found.insert(found.end(), devices.begin(), devices.end());
   }
   return found;
 }

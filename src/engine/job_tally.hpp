@@ -49,6 +49,10 @@ struct JobTally {
     over.push_back(std::move(job));
     if (over.size() > kMostOver) over.pop_front();
   }
+  // It is back in the queue.
+  void note_back(JobId job) {
+    std::erase_if(over, [&](const Over& one) { return one.id == job; });
+  }
   void note_start(const Job& job) {
     ++figures.started;
     const Millis waited = job.start.value_or(job.eligible) - job.eligible;

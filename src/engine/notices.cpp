@@ -139,12 +139,8 @@ void Notices::began(const Job& job) {
   const bool summary = job.task && !wanted.each_task;
   // Of an array the first element that starts.
   if (summary && job.restarts == 0) {
-    AccountingQuery elements;
-    elements.id = job.array.value_or(job.id).value();
-    for (const api::JobInfo& one : state_.require_value(state_.store.query(elements)).jobs) {
-      const bool pending = one.state == "PENDING";
-      if (one.id != job.id.value() && one.start_ms && !pending) return;
-    }
+    const JobId array = job.array.value_or(job.id);
+    if (state_.require_value(state_.store.other_began(array, job.id))) return;
   }
   const Millis waited = job.start.value_or(job.submitted) - job.submitted;
   mail(job, {"Began", ", Queued time " + clock_text(waited)}, summary);
@@ -228,8 +224,12 @@ void Notices::enforce_times() {
     for (const int percent : parse_mail_types(job->spec.mail_type).percents) {
       // The whole of it is told with the end that it brings.
       if (percent == 100 || !now || *now < percent || known->second >= percent) continue;
-      known->second = percent;
       mail(*job, {percent_words(percent), run_time(*job)});
+      // What is not on record was not sent.
+      state_.act([this, id = job->id, percent] {
+        const auto told = told_.find(id);
+        if (told != told_.end()) told->second = std::max<std::int64_t>(told->second, percent);
+      });
     }
     ++known;
   }

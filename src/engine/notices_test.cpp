@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 
 #include "engine/engine_fixture.hpp"
+#include "engine/faulty_disk.hpp"
 
 namespace aliquot::engine {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 
 class NoticesTest : public testing::Test, public EngineFixture {
@@ -24,6 +26,8 @@ class NoticesTest : public testing::Test, public EngineFixture {
     return all;
   }
 };
+
+class FullDiskNoticesTest : public FaultyDisk, public NoticesTest {};
 
 TEST_F(NoticesTest, SayInSlurmsWordsWhatBecameOfAJob) {
   const auto id = submit(with_mail("BEGIN,END,FAIL"));
@@ -114,6 +118,23 @@ TEST_F(NoticesTest, TellWhenTheTimeLimitIsNear) {
   end(id, 0, node::EndReason::timeout);
   EXPECT_THAT(subjects(),
               ElementsAre("Slurm Job_id=1 Name=train Reached time limit, Run time 00:10:00"));
+}
+
+// What could not be recorded was not sent: it is sent when it can be.
+TEST_F(FullDiskNoticesTest, TellOfTheTimeLimitOnceThereIsRoom) {
+  auto wanted = with_mail("TIME_LIMIT_80");
+  wanted.time_limit_ms = minutes(10).value();
+  submit(wanted);
+  clock.advance(minutes(8));
+  writes = 0;
+  ASSERT_TRUE(engine->queue().submit({Uid(1000)}, spec()));
+  settle();
+  ASSERT_TRUE(engine->trouble());
+  mend();
+  clock.advance(*engine->next_due() - clock.wall());
+  settle();
+  settle();
+  EXPECT_THAT(subjects(), ElementsAre(HasSubstr("Reached 80% of time limit")));
 }
 
 TEST_F(NoticesTest, TellOfRequeuesAndOfWhatCanNeverStart) {

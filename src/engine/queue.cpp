@@ -81,16 +81,24 @@ Job& Queue::add(Job job) {
   return added;
 }
 
-void Queue::test(const Caller& caller, api::JobSpec spec, const Tested& tested) {
+std::optional<std::uint64_t> Queue::test(const Caller& caller, api::JobSpec spec,
+                                         const Tested& tested) {
   auto checked = admission_.check(caller, std::move(spec));
-  if (!checked) return tested(tl::make_unexpected(checked.error()));
+  if (!checked) {
+    tested(tl::make_unexpected(checked.error()));
+    return std::nullopt;
+  }
   Job job = std::move(*checked);
   job.id = JobId(state_.last_id + 1);
   job.node = state_.machine.name;
-  forecast_.ask(job, [job, tested](std::optional<WallTime> start) mutable {
-    job.start = start;
-    tested(to_info(job));
-  });
+  const auto question =
+      forecast_.ask(caller.uid, job, [job, tested](std::optional<WallTime> start) mutable {
+        job.start = start;
+        tested(to_info(job));
+      });
+  if (question) return *question;
+  tested(tl::make_unexpected(question.error()));
+  return std::nullopt;
 }
 
 void Queue::hold_one(Job& job, Hold hold) {

@@ -40,7 +40,8 @@ class Queue {
   // When it could start, if that is known, without submitting: sbatch --test-only.
   // Where the queue is long the answer comes later.
   using Tested = std::function<void(Answer<api::JobInfo>)>;
-  void test(const Caller& caller, api::JobSpec spec, const Tested& tested);
+  // Then it has a number, for Forecast::drop().
+  std::optional<std::uint64_t> test(const Caller& caller, api::JobSpec spec, const Tested& tested);
   // Changes what was asked for; an error says why it cannot be read.
   using Edit = std::function<Result<void>(api::JobSpec&)>;
   Answer<void> update(const Caller& caller, const std::string& id, const Edit& edit);

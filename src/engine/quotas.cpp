@@ -146,9 +146,10 @@ Quotas::Quotas(const State& state) : state_(state) {
     const Job& job = state.jobs.at(id);
     const auto partition =
         std::ranges::find(state.settings.partitions, job.partition, &Partition::name);
-    // One that has gone since has no limits of its own any more.
+    // One that has gone since has no limits of its own any more, nor those of another one's name.
+    static const Partition gone{.name = ""};
     const core::Claim& held =
-        claim(job, partition == state.settings.partitions.end() ? Partition{} : *partition);
+        claim(job, partition == state.settings.partitions.end() ? gone : *partition);
     limits_.take(held);
     running_.emplace_back(id, held);
     for (const std::size_t pot : held.pots) holders_[pot].push_back(id);
@@ -182,7 +183,7 @@ const Quotas::Group& Quotas::group_of(const Job& job, const Partition& partition
   if (!added) return group;
   const std::string& user = job.owner.user;
   // What may be pushed aside is beyond what its user has: only its partition's QOS limits it.
-  const bool spare = partition.preempt != PreemptMode::off;
+  const bool spare = preempt_mode(state_.book, job, partition) != PreemptMode::off;
   bool own_gpus = spare;
   const auto* own_qos = qos_of(state_.book, job);
   for (const auto* qos : {own_qos, find_qos(state_.book, partition.qos)}) {
@@ -197,7 +198,7 @@ const Quotas::Group& Quotas::group_of(const Job& job, const Partition& partition
     }
     count_in(group, {Whose::qos_user, qos->name, user}, each);
     count_in(group, {Whose::qos, qos->name, ""}, ceiling(qos->grp_tres, qos->grp_jobs));
-    group.alone.push_back({ceiling(qos->max_tres, std::nullopt), qos->max_wall_ms, true});
+    group.alone.push_back({ceiling(qos->max_tres, std::nullopt), qos->max_wall_ms, qos->name});
   }
   // The settings' limit is for whom no QOS has one.
   if (!own_gpus && state_.settings.gpus_per_user) {
@@ -225,8 +226,7 @@ const Quotas::Group& Quotas::group_of(const Job& job, const Partition& partition
     if (!one->user.empty()) continue;
     count_in(group, {Whose::account, one->account, ""}, ceiling(one->grp_tres, one->grp_jobs));
   }
-  group.alone.push_back(
-      {job_ceiling(chain), nearest(chain, &api::AssociationInfo::max_wall_ms), false});
+  group.alone.push_back({job_ceiling(chain), nearest(chain, &api::AssociationInfo::max_wall_ms)});
   return group;
 }
 
@@ -235,12 +235,14 @@ const core::Claim& Quotas::claim(const Job& job, const Partition& partition) {
   claim_.wants = wants_of(job, state_.ledger.cluster().node(0));
   claim_.pots = group.pots;
   claim_.never = {};
+  broken_ = {};
   for (const Alone& one : group.alone) {
-    const Words& words = one.qos ? kQosJob : kAssociationJob;
+    const Words& words = one.qos.empty() ? kAssociationJob : kQosJob;
     const auto measure = core::over(one.most, {}, claim_.wants);
     const bool longer = one.wall_ms && (!job.time_limit || job.time_limit->value() > *one.wall_ms);
     if (measure || longer) {
       claim_.never = words[measure.value_or(Measure::jobs)];
+      broken_ = one;
       break;
     }
   }
@@ -301,19 +303,21 @@ std::string Quotas::limit_text(const Key& key, const Ceiling& most, Measure meas
 }
 
 // Of one job alone.
-std::vector<std::string> Quotas::never_sentences(const Job& job, const core::Claim& claim) const {
-  const bool qos = claim.never.starts_with("QOS");
+std::vector<std::string> Quotas::never_sentences(const Job& job, const Partition& partition,
+                                                 const core::Claim& claim) const {
+  const bool qos = !broken_.qos.empty();
+  const auto* own = qos_of(state_.book, job);
+  const bool its_own = own != nullptr && own->name == broken_.qos;
   const std::string whose =
       !qos ? "its account"
-           : fmt::format("its QOS, {},",
-                         job.spec.qos.empty() ? kNormalQos : std::string_view(job.spec.qos));
-  const auto most = max_wall(state_.book, job);
-  if (most && claim.never.ends_with("WallDurationPerJobLimit")) {
-    const std::string allowed = format_time_limit({most}, TimeStyle::squeue);
+           : fmt::format("{}, {},", its_own ? "its QOS" : "the QOS of its partition", broken_.qos);
+  const auto most = max_wall(state_.book, job, partition.qos);
+  if (most && broken_.wall_ms && claim.never.ends_with("WallDurationPerJobLimit")) {
     return {fmt::format("Its time limit is {}, and {} allows a job {}.",
-                        format_time_limit({job.time_limit}, TimeStyle::squeue), whose, allowed),
+                        format_time_limit({job.time_limit}, TimeStyle::squeue), whose,
+                        format_time_limit({Millis(*broken_.wall_ms)}, TimeStyle::squeue)),
             fmt::format("It starts with a shorter one: 'scontrol update jobid={} timelimit={}'.",
-                        job.id, allowed)};
+                        job.id, format_time_limit({most}, TimeStyle::squeue))};
   }
   std::string asks;
   for (const Measure measure : {Measure::gpus, Measure::cpus, Measure::memory}) {
@@ -327,7 +331,7 @@ std::vector<std::string> Quotas::never_sentences(const Job& job, const core::Cla
 
 std::vector<std::string> Quotas::sentences(const Job& job, const Partition& partition) {
   const core::Claim wanted = claim(job, partition);
-  if (!wanted.never.empty()) return never_sentences(job, wanted);
+  if (!wanted.never.empty()) return never_sentences(job, partition, wanted);
   const auto broken = limits_.broken_by(wanted);
   if (!broken) return {};
   const core::Pot& pot = limits_.pot(broken->pot);

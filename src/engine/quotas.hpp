@@ -58,7 +58,7 @@ class Quotas {
   struct Alone {
     core::Ceiling most;
     std::optional<std::int64_t> wall_ms = {};
-    bool qos = false;  // else of an association
+    std::string qos = {};  // whose limit it is; empty: an association's
   };
   struct Group {  // jobs with the same limits
     std::vector<std::size_t> pots;
@@ -69,7 +69,7 @@ class Quotas {
   const Group& group_of(const Job& job, const Partition& partition);
   void count_in(Group& group, const Key& key, const core::Ceiling& most);
   std::size_t pot(const Key& key, const core::Ceiling& most);
-  [[nodiscard]] std::vector<std::string> never_sentences(const Job& job,
+  [[nodiscard]] std::vector<std::string> never_sentences(const Job& job, const Partition& partition,
                                                          const core::Claim& claim) const;
   [[nodiscard]] std::string limit_text(const Key& key, const core::Ceiling& most,
                                        core::Measure measure) const;
@@ -83,6 +83,7 @@ class Quotas {
   std::map<std::size_t, std::vector<JobId>> holders_;  // by pot
   std::vector<std::pair<JobId, core::Claim>> running_;
   core::Claim claim_;
+  Alone broken_;  // the limit that is in the way of claim_
 };
 
 }  // namespace aliquot::engine

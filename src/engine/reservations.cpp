@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "api/json.hpp"
 #include "base/slurm_time.hpp"
@@ -76,23 +77,26 @@ Answer<void> Reservations::choose_gpus(api::ReservationInfo& one, const api::Res
     });
   };
   // Jobs of others that may still run when it begins.
-  const auto jobs_then = [&](std::size_t gpu) {
-    std::int64_t jobs = 0;
-    for (const JobId id : state_.ledger.jobs_on(0, static_cast<core::GpuIndex>(gpu))) {
-      const Job& job = state_.jobs.at(id);
-      const auto left = state_.time_left(job);
-      const bool over = left && (state_.clock.wall() + *left).ms() <= one.start_ms;
-      if (!over && !open_to(one, job.owner.user, job.spec.account)) ++jobs;
+  const auto jobs_then = [&](std::int64_t index) {
+    std::set<JobId> jobs;
+    for (const core::GpuIndex gpu : state_.machine.devices_of(index)) {
+      for (const JobId id : state_.ledger.jobs_on(0, gpu)) {
+        const Job& job = state_.jobs.at(id);
+        const auto left = state_.time_left(job);
+        const bool over = left && (state_.clock.wall() + *left).ms() <= one.start_ms;
+        if (!over && !open_to(one, job.owner.user, job.spec.account)) jobs.insert(id);
+      }
     }
-    return jobs;
+    return std::ssize(jobs);
   };
   if (spec.gpus) one.gpus = *spec.gpus;
   if (spec.gpu_count) {
     std::vector<std::pair<std::int64_t, std::int64_t>> free;
-    for (std::size_t gpu = 0; gpu < state_.machine.gpus.size(); ++gpu) {
-      const std::int64_t index = state_.machine.gpus[gpu].index;
+    std::set<std::int64_t> all;
+    for (const gpu::Device& device : state_.machine.gpus) all.insert(device.index);
+    for (const std::int64_t index : all) {
       const bool kept = std::ranges::find(one.gpus, index) != one.gpus.end();
-      if (!taken(index)) free.emplace_back(kept ? -1 : jobs_then(gpu), index);
+      if (!taken(index)) free.emplace_back(kept ? -1 : jobs_then(index), index);
     }
     std::ranges::sort(free);
     if (*spec.gpu_count < 1 || *spec.gpu_count > std::ssize(free)) {
@@ -107,14 +111,12 @@ Answer<void> Reservations::choose_gpus(api::ReservationInfo& one, const api::Res
   if (one.gpus.empty())
     return no_reservation("a reservation needs GPUs: TRES=gres/gpu=2, or Gpus=0,1");
   for (const std::int64_t index : one.gpus) {
-    const auto gpu = std::ranges::find(state_.machine.gpus, index, &gpu::Device::index);
-    if (gpu == state_.machine.gpus.end()) {
+    if (state_.machine.devices_of(index).empty()) {
       return no_reservation(fmt::format("there is no GPU {}", index));
     }
     if (taken(index)) return refuse(Why::busy, fmt::format("GPU {} is reserved then", index));
     const bool changed = spec.gpus || spec.gpu_count || spec.start_ms;
-    const auto at = static_cast<std::size_t>(gpu - state_.machine.gpus.begin());
-    if (changed && !spec.ignore_jobs && jobs_then(at) > 0) {
+    if (changed && !spec.ignore_jobs && jobs_then(index) > 0) {
       return refuse(Why::busy, fmt::format("jobs may run on GPU {} then: Flags=IGNORE_JOBS keeps "
                                            "it all the same",
                                            index));

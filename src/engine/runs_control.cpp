@@ -91,6 +91,7 @@ Answer<void> Runs::requeue_over(const Caller& caller, const std::string& id, boo
   TRY(admission_.check_queue(caller, back[0], std::ssize(back)));
   for (Job& job : back) {
     const JobId over = job.id;
+    state_.act([this, over] { state_.tally->note_back(over); });
     back_to_queue(state_.jobs.emplace(over, std::move(job)).first->second, held, true);
   }
   return {};

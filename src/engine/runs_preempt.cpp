@@ -25,10 +25,7 @@ constexpr Millis kAfterGrace = seconds(1);
 PreemptMode Runs::preempt_mode(const Job& job) const {
   const auto partitions = admission_.find_partitions(job.partition);
   if (partitions.empty()) return PreemptMode::off;
-  PreemptMode mode = partitions.front()->preempt;
-  if (const auto* qos = qos_of(state_.book, job); qos != nullptr && !qos->preempt_mode.empty()) {
-    mode = parse_preempt_mode(qos->preempt_mode).value_or(mode);
-  }
+  const PreemptMode mode = engine::preempt_mode(state_.book, job, *partitions.front());
   // An interactive job has nothing to start again with, and some may not start twice.
   const bool again = job.spec.batch && job.spec.requeue;
   return mode == PreemptMode::requeue && !again ? PreemptMode::cancel : mode;

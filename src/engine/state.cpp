@@ -74,6 +74,14 @@ void State::resolve_paths(Job& job) const {
   job.std_in = job.spec.std_in ? resolve(*job.spec.std_in) : "/dev/null";
 }
 
+std::vector<core::GpuIndex> Machine::devices_of(std::int64_t index) const {
+  std::vector<core::GpuIndex> devices;
+  for (core::GpuIndex gpu = 0; gpu < gpus.size(); ++gpu) {
+    if (gpus[gpu].index == index) devices.push_back(gpu);
+  }
+  return devices;
+}
+
 std::string Users::name(Uid uid) {
   const auto user = find(uid);
   return user ? user->name : std::to_string(uid.value());

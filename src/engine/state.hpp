@@ -47,6 +47,8 @@ struct Machine {
   WallTime boot = {};
   std::string boot_id = {};  // of this run of the machine, as the kernel names it
   std::vector<gpu::Device> gpus = {};
+  // Those of this number, as nvidia-smi counts: a GPU, or all its slices.
+  [[nodiscard]] std::vector<core::GpuIndex> devices_of(std::int64_t index) const;
 };
 
 // Users' names, from the machine's database; a fake for tests.

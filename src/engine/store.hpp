@@ -94,6 +94,8 @@ class Store {
   Result<std::optional<JobId>> last_of(Uid uid);
   // Of a job, of an array as a whole, or of one element; nothing if there never was such a job.
   Result<std::optional<core::DependencyFacts>> facts(JobId id, std::optional<std::int64_t> task);
+  // Whether an element of the array other than this one has started, and not gone back since.
+  Result<bool> other_began(JobId array, JobId but);
   // Payloads that are kept for a user, of jobs that are over too, with the records of their jobs.
   Result<Bytes> stored_for(Uid uid);
 

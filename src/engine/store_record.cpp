@@ -139,6 +139,17 @@ Result<std::optional<core::DependencyFacts>> Store::facts(JobId id,
   });
 }
 
+Result<bool> Store::other_began(JobId array, JobId but) {
+  return guarded([&]() -> Result<bool> {
+    auto& query = database_->prepared(
+        "SELECT EXISTS(SELECT 1 FROM jobs WHERE array = ?1 AND id <> ?2 AND begun IS NOT NULL)");
+    query.bind(1, array.value());
+    query.bind(2, but.value());
+    query.executeStep();
+    return query.getColumn(0).getInt() != 0;
+  });
+}
+
 Result<Bytes> Store::stored_for(Uid uid) {
   return guarded([&]() -> Result<Bytes> {
     auto& query = database_->prepared("SELECT sum(size) FROM payloads WHERE uid = ?");

@@ -84,7 +84,8 @@ class Views {
   [[nodiscard]] api::Statistics statistics() const;
   // What waiting jobs' priorities are made of, and how users stand: for sprio and sshare.
   [[nodiscard]] api::PriorityList priorities() const;
-  [[nodiscard]] api::ShareList shares(const Caller& caller) const;
+  // With whoever asks among them.
+  [[nodiscard]] api::ShareList shares(const std::optional<Caller>& caller = {}) const;
 
   // Who waits for the end of a job, of an array, or of one of its elements.
   struct WaiterId {
@@ -107,6 +108,8 @@ class Views {
   void started(const Job& job);
   // What was seen before the daemon was started.
   Result<void> recall();
+  // What has not been kept of it yet: before the daemon goes.
+  void keep_history();
 
   // For the page: as anybody may see it, cut to what a page shows.
   [[nodiscard]] show::Picture picture();

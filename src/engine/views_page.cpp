@@ -49,6 +49,12 @@ Result<void> Views::recall() {
   return {};
 }
 
+void Views::keep_history() {
+  if (kept_ && !state_.trouble) {
+    state_.require(state_.store.save_note(kHistoryNote, history_.keep()));
+  }
+}
+
 void Views::remember() {
   const WallTime now = state_.clock.wall();
   if (now >= remembered_ && now - remembered_ < kRemember) return;
@@ -58,7 +64,7 @@ void Views::remember() {
   history_.look(now, {&node}, holders());
   if (!kept_ || *kept_ == history_.version() || state_.trouble) return;
   kept_ = history_.version();
-  state_.require(state_.store.save_note(kHistoryNote, history_.keep()));
+  keep_history();
 }
 
 std::vector<api::JobInfo> Views::holders() const {
@@ -137,7 +143,7 @@ show::Picture Views::picture() {
     info.end_ms = one->end.ms();
     picture.over.push_back(std::move(info));
   }
-  picture.shares = shares(Caller{state_.owner, {}});
+  picture.shares = shares();
   return picture;
 }
 
@@ -157,7 +163,7 @@ show::JobFigures Views::figures() const {
         [&, &one = job](show::JobCounts& counts) { count(counts, one, jobs); });
     const core::Use* use = state_.ledger.find(id);
     if (use == nullptr || job.gpus.empty()) continue;
-    figures.gpu_seconds[{job.owner.user, job.spec.account}] +=
+    figures.gpu_seconds[{job.owner.user, figures_account(state_, job)}] +=
         gpu_seconds(core::billed(state_.ledger.cluster(), *use), held_for(state_, job));
   }
   // As in slurmctld, what is over counts for as long as squeue can show it.

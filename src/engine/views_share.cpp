@@ -119,12 +119,14 @@ api::Statistics Views::statistics() const {
   return shown;
 }
 
-api::ShareList Views::shares(const Caller& caller) const {
+api::ShareList Views::shares(const std::optional<Caller>& caller) const {
   // Whoever asks is one of them, without any job.
   Job nothing;
-  nothing.owner.uid = caller.uid;
-  nothing.owner.user = state_.users.name(caller.uid);
-  const Sharers sharers(state_, &nothing);
+  if (caller) {
+    nothing.owner.uid = caller->uid;
+    nothing.owner.user = state_.users.name(caller->uid);
+  }
+  const Sharers sharers(state_, caller ? &nothing : nullptr);
   api::ShareList list;
   const auto& all = sharers.model().sharers();
   for (std::size_t i = 0; i < all.size(); ++i) {

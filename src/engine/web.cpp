@@ -154,7 +154,8 @@ void Web::log(const net::Request& request, const std::string& job, const net::Re
   logs_.read(file->user, file->group, file->path, begin,
              [respond, path = file->path](const Result<JobLog::Part>& part) {
                if (!part) {
-                 return respond(misuse(404, part.error().message));
+                 const bool later = part.error().code == Error::Code::unavailable;
+                 return respond(misuse(later ? 503 : 404, part.error().message));
                }
                api::LogPart shown;
                shown.path = path;

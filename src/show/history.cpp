@@ -64,6 +64,7 @@ void History::look(WallTime now, const std::vector<const api::NodeInfo*>& nodes,
   double known = 0;  // of how many it is said what they do
   double granted = 0;
   double used = 0;
+  std::map<std::string_view, std::int64_t> memories;  // of GPUs, by UUID
   for (const api::NodeInfo* node : nodes) {
     for (const api::GpuInfo& gpu : node->gpus) {
       gpus += 1;
@@ -71,7 +72,9 @@ void History::look(WallTime now, const std::vector<const api::NodeInfo*>& nodes,
       const double memory =
           gpu.memory > 0 ? static_cast<double>(gpu.memory_granted) / static_cast<double>(gpu.memory)
                          : 0;
-      granted += std::max(memory, static_cast<double>(gpu.compute_granted) / 10'000);
+      // Compute may be granted more than once: no more than a GPU is busy with it.
+      granted += std::min(std::max(memory, static_cast<double>(gpu.compute_granted) / 10'000), 1.0);
+      if (!gpu.uuid.empty()) memories[gpu.uuid] = gpu.memory;
       if (gpu.stale) continue;
       known += 1;
       used += static_cast<double>(gpu.utilisation) / 10'000;
@@ -98,7 +101,14 @@ void History::look(WallTime now, const std::vector<const api::NodeInfo*>& nodes,
   }
   for (const api::JobInfo& job : running) {
     std::int64_t parts = 0;
-    for (const api::GpuHold& hold : job.gpus) parts += hold.whole ? 10'000 : hold.compute;
+    for (const api::GpuHold& hold : job.gpus) {
+      const auto all = memories.find(hold.uuid);
+      const bool there = all != memories.end() && all->second > 0;
+      const double memory =
+          there ? static_cast<double>(hold.memory) / static_cast<double>(all->second) : 0;
+      const std::int64_t larger = std::max(hold.compute, std::int64_t{std::llround(memory * 1e4)});
+      parts += hold.whole ? 10'000 : std::min<std::int64_t>(larger, 10'000);
+    }
     if (parts > 0) today_[job.user] += passed.value() * parts / 10'000;
   }
 }

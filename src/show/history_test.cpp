@@ -60,6 +60,22 @@ TEST(HistoryTest, WhatNobodyMeasuresIsNotIdle) {
   EXPECT_EQ(next.day_json(), history.day_json());
 }
 
+// As everywhere else: the larger part of memory and compute, and a GPU is never more than one.
+TEST(HistoryTest, AShareIsTheLargerPartOfIt) {
+  History history;
+  auto node = busy(12'000, 0);
+  node.name = "n";
+  auto job = half("ann");
+  job.gpus[0].uuid = "G";
+  job.gpus[0].memory = 80;
+  auto whole = half("bob");
+  whole.gpus[0].whole = true;
+  for (int i = 0; i <= 100; ++i) history.look(kNoon + seconds(i), {&node}, {job, whole});
+  EXPECT_THAT(history.day_json(), testing::HasSubstr("null,10000],\"used\""));
+  EXPECT_EQ(history.today().at("ann"), 80'000);
+  EXPECT_EQ(history.today().at("bob"), 100'000);
+}
+
 TEST(HistoryTest, TheMedianOfWaits) {
   History history;
   for (const std::int64_t wait : {5, 1'000, 60}) history.started(kNoon, seconds(wait));

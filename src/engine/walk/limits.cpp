@@ -157,6 +157,8 @@ class LimitCheck {
     return found == all.end() ? nullptr : &*found;
   }
   [[nodiscard]] bool is_spare(const Held& held) const {
+    const auto qos = std::ranges::find(book_.qos, held.qos, &api::QosInfo::name);
+    if (qos != book_.qos.end() && !qos->preempt_mode.empty()) return qos->preempt_mode != "OFF";
     const Partition* partition = find(held);
     return partition != nullptr && partition->preempt != PreemptMode::off;
   }
