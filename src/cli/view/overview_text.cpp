@@ -31,11 +31,14 @@ bool node_takes_jobs(const api::NodeInfo& node) {
   return node.state != "down" && !node_is_drained(node);
 }
 
+// Nobody says that it is well: no new job comes onto it.
+bool gpu_is_away(const api::GpuInfo& gpu) { return !gpu.health.empty() && gpu.health != "ok"; }
+
 // All its GPUs are free, and jobs can be placed on it.
 bool node_is_free(const api::NodeInfo& node) {
   return node_takes_jobs(node) && !node.gpus.empty() &&
          std::ranges::none_of(node.gpus, [](const api::GpuInfo& gpu) {
-           return gpu_in_use(gpu) || gpu.health != "ok";
+           return gpu_in_use(gpu) || gpu_is_away(gpu);
          });
 }
 
@@ -324,7 +327,7 @@ std::string usage_line(const api::ClusterInfo& cluster, const Paint& paint) {
     const auto busy = std::ranges::count_if(node->gpus, gpu_in_use);
     used += busy;
     away += std::ranges::count_if(node->gpus, [&](const api::GpuInfo& gpu) {
-      return !gpu_in_use(gpu) && (!node_takes_jobs(*node) || gpu.health != "ok");
+      return !gpu_in_use(gpu) && (!node_takes_jobs(*node) || gpu_is_away(gpu));
     });
   }
   const auto total = static_cast<std::ptrdiff_t>(gpu_total(cluster));
