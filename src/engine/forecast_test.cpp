@@ -43,6 +43,7 @@ class ForecastFixture : public EngineFixture {
       if (one->end && *one->end <= *next) over.push_back(one->id.value());
     }
     for (const std::int64_t id : over) executor.end(id, 0);
+    executor.deliver();  // before what else begins at that moment
     settle();
     return true;
   }

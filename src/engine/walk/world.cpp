@@ -113,6 +113,7 @@ void World::crash(bool power, std::uint32_t dice) {
   api_.reset();
   engine_.reset();
   due_ = false;
+  states_.clear();  // of which some were heard before they were committed
   if (power) {
     machine_.power_lost(dice);
     clock_.boot();
