@@ -1,5 +1,6 @@
 #include "slurm/agent/user_names.hpp"
 
+#include <chrono>
 #include <utility>
 
 #include "node/worker.hpp"
@@ -9,6 +10,7 @@ namespace {
 
 // Of users who have nothing here any more, so many are kept.
 constexpr std::size_t kMostNames = 10'000;
+constexpr std::chrono::milliseconds kMoment{200};
 
 }  // namespace
 
@@ -21,41 +23,41 @@ std::string UserNames::of(Uid uid) const {
 void UserNames::add(const std::vector<node::RunningJob>& running,
                     std::vector<node::GpuView>& views) {
   std::vector<Uid> unknown;
+  const auto each = [&](auto what) {
+    for (node::GpuView& view : views) {
+      for (node::GpuProcess& process : view.processes) {
+        if (process.uid) what(process);
+      }
+    }
+  };
   {
     const std::lock_guard lock(shared_->mutex);
     if (shared_->names.size() > kMostNames) shared_->names.clear();
-    const auto name = [&](Uid uid) -> const std::string* {
-      const auto found = shared_->names.find(uid);
-      if (found != shared_->names.end()) return &found->second;
-      unknown.push_back(uid);
-      return nullptr;
+    const auto note = [&](Uid uid) {
+      if (!shared_->names.contains(uid)) unknown.push_back(uid);
     };
-    for (const node::RunningJob& job : running) (void)name(job.uid);
-    for (node::GpuView& view : views) {
-      for (node::GpuProcess& process : view.processes) {
-        if (!process.uid) continue;
-        const std::string* known = name(*process.uid);
-        process.user = known != nullptr ? *known : std::to_string(process.uid->value());
-      }
-    }
+    for (const node::RunningJob& job : running) note(job.uid);
+    each([&](const node::GpuProcess& process) { note(*process.uid); });
   }
   if (!unknown.empty()) learn(std::move(unknown));
+  each([&](node::GpuProcess& process) { process.user = of(*process.uid); });
 }
 
 void UserNames::learn(std::vector<Uid> uids) {
-  {
-    const std::lock_guard lock(shared_->mutex);
-    if (std::exchange(shared_->asking, true)) return;
-  }
+  std::unique_lock lock(shared_->mutex);
+  if (std::exchange(shared_->asking, true)) return;
   node::start_thread("aq-names", [shared = shared_, uids = std::move(uids)] {
     for (const Uid uid : uids) {
       std::string name = shared->ask(uid);
-      const std::lock_guard lock(shared->mutex);
+      const std::lock_guard answer(shared->mutex);
       shared->names.insert_or_assign(uid, std::move(name));
     }
-    const std::lock_guard lock(shared->mutex);
+    const std::lock_guard answer(shared->mutex);
     shared->asking = false;
+    shared->answered.notify_all();
   }).detach();
+  // Most databases answer at once, and what is told of a user by number may be told for long.
+  shared_->answered.wait_for(lock, kMoment, [this] { return !shared_->asking; });
 }
 
 }  // namespace aliquot::slurm

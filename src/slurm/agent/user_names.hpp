@@ -1,8 +1,9 @@
 // Names of users, for those who look. The user database may ask the network and not answer: it is
-// asked in a thread of its own that nobody waits for, and until it has answered a user has his
-// number. On any thread.
+// asked in a thread of its own that nobody waits for longer than a moment, and until it has
+// answered a user has his number. On any thread.
 #pragma once
 
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -28,6 +29,7 @@ class UserNames {
     explicit Shared(Ask to) : ask(to) {}
     const Ask ask;
     std::mutex mutex;
+    std::condition_variable answered;
     std::map<Uid, std::string> names;
     bool asking = false;
   };
