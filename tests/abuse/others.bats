@@ -34,7 +34,7 @@ running_of_games() {
   for command in hold release uhold; do
     run as news scontrol "$command" "$held"
     [ "$status" -eq 1 ]
-    [ "$output" = "Invalid user id for job $held" ]
+    [ "${lines[0]}" = "Invalid user id for job $held" ]
   done
   [ "$(field "$held" JobState)" = PENDING ]
   [ "$(field "$id" JobName)" = secret.sh ]

@@ -44,7 +44,7 @@ daemon_lives() { kill -0 "$daemon" && squeue -h >/dev/null; }
     as games scontrol "$command" "$id" || true
     run as games scontrol release "$id"
     [ "$status" -eq 1 ]
-    [ "$output" = "Access/permission denied for job $id" ]
+    [ "${lines[0]}" = "Access/permission denied for job $id" ]
     [ "$(field "$id" Reason)" = JobHeldAdmin ]
   done
   scontrol release "$id"
